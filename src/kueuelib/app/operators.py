@@ -8,6 +8,7 @@ from kueuelib.api.kinds import EVENTS, LEASES, NAMESPACES, SECRETS
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.app.process_objects import (
     HEALTH_PORT,
+    KEPT,
     METRICS_PORT,
     PORTS,
     WEBHOOK,
@@ -98,7 +99,7 @@ def _access(operator: Operator, where: str) -> list[Obj]:
         ]
     own = named(LEASES, name)
     if operator.needs_webhooks:
-        own += named(SECRETS, f"{name}-cert")
+        own += named(SECRETS, f"{name}-cert", KEPT)
     objects += [role("Role", name, where, own), binding("Role", name, where, name, where)]
     return objects
 
@@ -131,7 +132,7 @@ def _own_hooks(operator: Operator) -> list[Obj]:
     """Permits the operator to write its authority into the objects that the API server reads."""
     return [
         {
-            **rule(target.resource, ["get", "update", "patch"]),
+            **rule(target.resource, KEPT),
             "resourceNames": [target.name],
         }
         for target in trusting(operator)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from kueuelib.api.kinds import CRDS, LEASES, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj
 from kueuelib.app.process_objects import (
+    KEPT,
     PORTS,
     WEBHOOK,
     WEBHOOK_PORT,
@@ -91,7 +92,7 @@ def _cluster_rules(integrations: Sequence[Integration]) -> list[Obj]:
         "apiGroups": [MUTATING_WEBHOOKS.group],
         "resources": hooks,
         "resourceNames": [name],
-        "verbs": ["get", "update", "patch"],
+        "verbs": [*KEPT],
     }
     definition = {
         **rule(CRDS, ["get", "list", "watch"]),
@@ -103,7 +104,7 @@ def _cluster_rules(integrations: Sequence[Integration]) -> list[Obj]:
 def _namespace_rules(integration: Integration) -> list[Obj]:
     return [
         *named(LEASES, process_name(integration)),
-        *named(SECRETS, certificate_name(integration)),
+        *named(SECRETS, certificate_name(integration), KEPT),
     ]
 
 

@@ -13,6 +13,8 @@ METRICS_PORT = 8080
 WEBHOOK, HEALTH = "webhook", "health"
 PORTS = MappingProxyType({WEBHOOK: WEBHOOK_PORT, HEALTH: HEALTH_PORT, "metrics": METRICS_PORT})
 OWN = ("get", "update", "patch")
+KEPT = ("get", "list", "watch", "update", "patch")
+"""The verbs for the objects of a certificate, which are watched by name."""
 RBAC = "rbac.authorization.k8s.io"
 
 

@@ -24,8 +24,9 @@ from kueuelib.runtime.manager import ABORT_DEADLINE, Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook.certs import host_names
 from kueuelib.runtime.webhook.files import CertificateFiles
+from kueuelib.runtime.webhook.keeper import CertificateKeeper
 from kueuelib.runtime.webhook.server import WebhookServer
-from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
+from kueuelib.runtime.webhook.trust import Trusting
 from kueuelib.scheduler.engine import Engine
 
 

@@ -94,7 +94,7 @@ def manager_rules() -> list[Obj]:
         _rule("", ["limitranges", "namespaces"], WATCH),
         _rule("", ["podtemplates"], ["get", "create"]),
         {
-            **_rule("admissionregistration.k8s.io", hooks, ["get", "update"]),
+            **_rule("admissionregistration.k8s.io", hooks, READ, ["update"]),
             "resourceNames": own_hooks,
         },
         _rule("apiextensions.k8s.io", [crds], READ),
@@ -116,7 +116,10 @@ def leader_election_rules() -> list[Obj]:
 
 def certificate_rules() -> list[Obj]:
     """The rights, in the manager's namespace, to keep the certificate of the webhooks."""
-    return [_rule("", ["secrets"], ["get", "create", "update"])]
+    return [
+        _rule("", ["secrets"], ["get", "create", "update"]),
+        {**_rule("", ["secrets"], WATCH), "resourceNames": [WEBHOOK_SECRET]},
+    ]
 
 
 def configuration_readers(namespace: str) -> list[Obj]:

@@ -78,8 +78,8 @@ if TYPE_CHECKING:
     from kueuelib.runtime.webhook.admission import AdmissionRequest as AdmissionRequest
     from kueuelib.runtime.webhook.admission import ValidationResult as ValidationResult
     from kueuelib.runtime.webhook.certs import server_context as server_context
+    from kueuelib.runtime.webhook.keeper import CertificateKeeper as CertificateKeeper
     from kueuelib.runtime.webhook.server import WebhookServer as WebhookServer
-    from kueuelib.runtime.webhook.trust import CertificateKeeper as CertificateKeeper
     from kueuelib.runtime.webhook.trust import Trusting as Trusting
 
     configure_logs = configure
@@ -119,6 +119,7 @@ else:
             "kueuelib.runtime.webhook.admission": "AdmissionRequest ValidationResult",
             "kueuelib.runtime.webhook.certs": "server_context",
             "kueuelib.runtime.webhook.server": "WebhookServer",
-            "kueuelib.runtime.webhook.trust": "CertificateKeeper Trusting",
+            "kueuelib.runtime.webhook.keeper": "CertificateKeeper",
+            "kueuelib.runtime.webhook.trust": "Trusting",
         },
     )

@@ -96,7 +96,7 @@ class OncePerMinute:
         self._tell_all(due)
 
     def _wait(self) -> None:
-        """Set a timer of the running loop; without a loop, a later line or the end has the number."""
+        """Set a timer of the running loop; without one, the next line or the end has the number."""
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

@@ -16,7 +16,7 @@ from kueuelib.errors import ConfigError, Forbidden
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.transport import Transport
-from kueuelib.runtime.webhook import trust
+from kueuelib.runtime.webhook import keeper as keeping
 from kueuelib.runtime.webhook.certs import (
     RENEW_BEFORE,
     SERVER_LIFE,
@@ -27,8 +27,9 @@ from kueuelib.runtime.webhook.certs import (
     server_context,
 )
 from kueuelib.runtime.webhook.files import CertificateFiles
+from kueuelib.runtime.webhook.keeper import CertificateKeeper
 from kueuelib.runtime.webhook.trust import (
-    CertificateKeeper,
+    Injected,
     Trusting,
     ensure_certificates,
     from_secret,
@@ -185,7 +186,8 @@ async def test_what_is_optional_may_be_forbidden_and_nothing_else(api):
     path = "/apis/apiregistration.k8s.io/v1/apiservices/v.g"
     api.forbidden = {path}
     optional = Trusting(API_SERVICES, "v.g", optional=True)
-    assert await inject(api.client, [optional], b"CA") == (["apiservices/v.g"], Names())
+    found = await inject(api.client, [optional], b"CA")
+    assert found == Injected([], ["apiservices/v.g"], Names())
     with pytest.raises(Forbidden):
         await inject(api.client, [Trusting(API_SERVICES, "v.g")], b"CA")
 
@@ -199,12 +201,16 @@ async def test_injection_repairs_tells_what_is_missing_and_survives_conflicts(ap
         Trusting(VALIDATING_WEBHOOKS, "v"),
         Trusting(CRDS, "things.g"),
     ]
-    missing, _ = await inject(api.client, trusting, b"CA")
-    assert missing == ["validatingwebhookconfigurations/v"]
+    found = await inject(api.client, trusting, b"CA")
+    assert found.missing == ["validatingwebhookconfigurations/v"]
+    assert found.written == [
+        "mutatingwebhookconfigurations/m",
+        "customresourcedefinitions/things.g",
+    ]
     assert api.bundle(MUTATING) == api.bundle(CRD) == b"CA"
     api.writes.clear()
-    await inject(api.client, trusting, b"CA")
-    assert api.writes == []
+    again = await inject(api.client, trusting, b"CA")
+    assert api.writes == again.written == []
 
 
 class Running:
@@ -270,7 +276,7 @@ async def test_the_keeper_supplies_repairs_and_renews_without_a_restart(api, clo
 
 async def test_the_keeper_names_the_hosts_of_urls_also_in_a_new_secret(api, monkeypatch):
     """Who installed it wrote them into the first certificate only."""
-    monkeypatch.setattr(trust, "MISSING_PERIOD", 0.02)
+    monkeypatch.setattr(keeping, "MISSING_PERIOD", 0.02)
     called = webhooks()
     called["webhooks"][0]["clientConfig"] = {"url": "https://outside.example:9443/x"}
     api.put(MUTATING, called)
@@ -295,7 +301,7 @@ async def test_the_keeper_names_the_hosts_of_urls_also_in_a_new_secret(api, monk
 
 
 async def test_the_keeper_soon_finds_what_appears(api, monkeypatch):
-    monkeypatch.setattr(trust, "MISSING_PERIOD", 0.02)
+    monkeypatch.setattr(keeping, "MISSING_PERIOD", 0.02)
     names = host_names(["h"])  # that of the URL, so that the certificate need not change
     trusting = [Trusting(MUTATING_WEBHOOKS, "m"), Trusting(MUTATING_WEBHOOKS, "other")]
     keeper = CertificateKeeper(api.client, [server_context()], SECRET, names, trusting)

@@ -154,6 +154,14 @@ def renewed(
     return present
 
 
+def replacing(made: Certificates, before: Certificates) -> Certificates:
+    """Certificates that are used from now on, with the authority of those before trusted, too."""
+    authority = _first(before.ca_cert)
+    if authority in made.ca_cert:
+        return made
+    return attrs.evolve(made, ca_cert=_first(made.ca_cert) + authority)
+
+
 def load(context: ssl.SSLContext, certificates: Certificates) -> None:
     """Load these into a server's context, for new connections; open ones are not touched.
 

@@ -13,8 +13,9 @@ from kueuelib.runtime.http import parse_address
 from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook.certs import Names, host_names, server_context
+from kueuelib.runtime.webhook.keeper import CertificateKeeper
 from kueuelib.runtime.webhook.server import WebhookServer
-from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
+from kueuelib.runtime.webhook.trust import Trusting
 
 WEBHOOK = "webhook address"
 """What the address is called in errors."""

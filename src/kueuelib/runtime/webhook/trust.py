@@ -1,55 +1,40 @@
 """Keeps certificates in a Secret, and names the authority to trust to the API server.
 
-`ensure_certificates` and `inject` serve an installer, which runs once, and `CertificateKeeper`,
-which runs as long as the webhook server: both find the same Secret and leave alone what is good.
+`ensure_certificates` and `inject` serve an installer, which runs once, and the `CertificateKeeper`
+of `keeper`: both find the same Secret and leave alone what is good.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import copy
-import random
-import ssl
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-import anyio
 import attrs
 
 from kueuelib.api.kinds import API_SERVICES, SECRETS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.errors import (
-    ApiError,
-    ConfigError,
     Conflict,
     Forbidden,
     NotFound,
-    TransportError,
 )
-from kueuelib.machinery.backoff import Backoff
-from kueuelib.machinery.store import Delta
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.runtime.failures import with_fix
-from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.webhook.certs import (
     FIELDS,
     Certificates,
     Names,
     host_names,
-    load,
     renewed,
+    replacing,
 )
 
 ATTEMPTS = 5
 """How often a write is tried that conflicts with other writes."""
-CHECK_PERIOD = 60.0
-"""Seconds between two looks at the Secret and the objects that trust it."""
-MISSING_PERIOD = 2.0
-"""Seconds between two looks for objects that are to trust it and do not exist."""
 
 
 @attrs.frozen
@@ -75,6 +60,7 @@ async def ensure_certificates(
     clock: Clock = SYSTEM_CLOCK,
     organisation: str = "kueuelib",
     labels: Mapping[str, str] | None = None,
+    in_use: Certificates | None = None,
 ) -> Certificates:
     """The certificates in the Secret, which is created, completed or renewed if needed.
 
@@ -85,6 +71,8 @@ async def ensure_certificates(
         clock: wall-clock time.
         organisation: of the certificates' subjects.
         labels: of a Secret that is created.
+        in_use: those that the server has. If the Secret has lost them, their authority is trusted
+            beside the new one until that is replaced, so that no replica is locked out.
 
     Raises:
         ApiError: the Secret can be neither read nor written.
@@ -99,6 +87,8 @@ async def ensure_certificates(
         wanted = renewed(present, names, clock.now(), organisation=organisation)
         if wanted == present:
             return wanted
+        if in_use is not None and (present is None or wanted.ca_key != present.ca_key):
+            wanted = replacing(wanted, in_use)
         data = to_data(wanted)
         try:
             if stored is None:
@@ -183,35 +173,49 @@ def _client_configs(obj: Obj) -> list[dict[str, Any]]:
     return [conversion.setdefault("webhook", {}).setdefault("clientConfig", {})]
 
 
-async def inject(
-    client: Client, trusting: Iterable[Trusting], ca_cert: bytes
-) -> tuple[list[str], Names]:
-    """Write the authority into every object; objects that have it are only read.
+@attrs.frozen
+class Injected:
+    """What `inject` has found.
 
-    Returns:
-        the names of the objects that do not exist, and of optional ones that we have no right to;
-        and the hosts of the URLs in the others, which the server's certificate has to name.
+    Attributes:
+        written: the objects that did not trust the authority.
+        missing: the objects that do not exist, and the optional ones that we have no right to.
+        called: the hosts of the URLs in the others, which the server's certificate has to name.
+    """
+
+    written: list[str]
+    missing: list[str]
+    called: Names
+
+
+async def inject(client: Client, trusting: Iterable[Trusting], ca_cert: bytes) -> Injected:
+    """Write the authority into every object; objects that have it are only read.
 
     Raises:
         ApiError: one cannot be read or written.
     """
-    missing, hosts = [], set[str]()
+    written, missing, hosts = list[str](), list[str](), set[str]()
     for target in trusting:
         try:
-            hosts |= await _inject_one(client, target, ca_cert)
+            called, wrote = await _inject_one(client, target, ca_cert)
         except (NotFound, Forbidden) as error:
             if isinstance(error, Forbidden) and not target.optional:
                 raise
-            missing.append(_path(target))
-    return missing, host_names(hosts)
+            missing.append(path_of(target))
+        else:
+            hosts |= called
+            if wrote:
+                written.append(path_of(target))
+    return Injected(written, missing, host_names(hosts))
 
 
-def _path(target: Trusting) -> str:
+def path_of(target: Trusting) -> str:
+    """What an object is called in the log."""
     return f"{target.resource.plural}/{target.name}"
 
 
-async def _inject_one(client: Client, target: Trusting, ca_cert: bytes) -> set[str]:
-    """Writes the authority into one object; returns the hosts of its URLs."""
+async def _inject_one(client: Client, target: Trusting, ca_cert: bytes) -> tuple[set[str], bool]:
+    """Writes the authority into one object; returns the hosts of its URLs, and whether it wrote."""
     key, hosts = ObjectKey("", target.name), set[str]()
     for attempt in range(ATTEMPTS):
         obj = await client.get(target.resource, key)
@@ -225,123 +229,5 @@ async def _inject_one(client: Client, target: Trusting, ca_cert: bytes) -> set[s
             if attempt == ATTEMPTS - 1:
                 raise
             continue
-        break
-    return hosts
-
-
-class CertificateKeeper:
-    """Keeps TLS contexts supplied with good certificates; a part of a `Manager`.
-
-    Every minute, and whenever it is poked, it reads the Secret, renews what is about to end,
-    repairs missing bundles, and loads what changed into the contexts; nothing is restarted. Objects
-    that do not exist, or that we have no right to, are looked for every two seconds.
-
-    Args:
-        client: reads and writes the Secret and the objects that trust it.
-        contexts: of the servers.
-        secret: where certificates are kept.
-        names: host names and addresses under which the API server calls, besides those in URLs.
-        trusting: objects that carry the `caBundle`.
-        clock: time.
-        organisation: of the certificates' subjects.
-        period: seconds between two looks.
-    """
-
-    def __init__(
-        self,
-        client: Client,
-        contexts: Iterable[ssl.SSLContext],
-        secret: ObjectKey,
-        names: Names | Iterable[str],
-        trusting: Iterable[Trusting] = (),
-        *,
-        clock: Clock = SYSTEM_CLOCK,
-        organisation: str = "kueuelib",
-        period: float = CHECK_PERIOD,
-    ) -> None:
-        self.ready = False
-        self._client = client
-        self._contexts = tuple(contexts)
-        self._secret = secret
-        self._names = names if isinstance(names, Names) else host_names(names)
-        self._trusting = tuple(trusting)
-        self._clock = clock
-        self._organisation = organisation
-        self._period = period
-        self._loaded: Certificates | None = None
-        self._missing: list[str] = []
-        self._poked = asyncio.Event()
-        self._log = get_logger("certificates")
-
-    def poke(self, _: Delta[Obj] | None = None) -> None:
-        """Look again now; usable as an informer's handler."""
-        self._poked.set()
-
-    async def run(self, ready: Callable[[], None]) -> None:
-        """Keep certificates until cancelled; `ready` is called once the contexts have one."""
-        pauses = Backoff(base=0.5, cap=30.0, jitter=0.5)
-        now = asyncio.get_running_loop().time
-        due = now()
-        while True:
-            everything = self._loaded is None or self._poked.is_set() or now() >= due
-            self._poked.clear()
-            try:
-                await (self._look() if everything else self._look_for_the_missing())
-            except (ApiError, TransportError, ConfigError) as error:
-                pause = pauses.next(self._clock.monotonic(), random.random())
-                self._log.warning("certificates cannot be kept", error=with_fix(error))
-                due = now()
-                await self._clock.sleep(pause)
-                continue
-            pauses.reset()
-            if everything:
-                due = now() + self._period
-            if not self.ready:
-                self.ready = True
-                ready()
-            left = max(due - now(), 0.0)
-            with anyio.move_on_after(min(left, MISSING_PERIOD) if self._missing else left):
-                await self._poked.wait()
-
-    async def _look(self) -> None:
-        certificates, complete = await self._ensured(), False
-        while not complete:
-            # First those who trust, then the server: a new authority is known before it is used.
-            complete = await self._give(self._trusting, certificates)
-            if not complete:
-                certificates = await self._ensured()
-        if certificates != self._loaded:
-            for context in self._contexts:
-                load(context, certificates)
-            self._log.info("certificate loaded", secret=str(self._secret))
-            self._loaded = certificates
-
-    async def _ensured(self) -> Certificates:
-        return await ensure_certificates(
-            self._client,
-            self._secret,
-            self._names,
-            clock=self._clock,
-            organisation=self._organisation,
-        )
-
-    async def _look_for_the_missing(self) -> None:
-        if self._loaded is not None:
-            missing = [one for one in self._trusting if _path(one) in self._missing]
-            if not await self._give(missing, self._loaded):
-                self.poke()
-
-    async def _give(self, trusting: Iterable[Trusting], certificates: Certificates) -> bool:
-        """Makes objects trust our authority, and says which ones cannot; returns whether we knew
-        all the names under which they call us.
-        """
-        missing, called = await inject(self._client, trusting, certificates.ca_cert)
-        if missing != self._missing:
-            self._missing = missing
-            if missing:
-                self._log.warning(
-                    "the objects that should trust our certificate are missing", missing=missing
-                )
-        known = self._names.covers(called)
-        self._names |= called
-        return known
+        return hosts, True
+    return hosts, False

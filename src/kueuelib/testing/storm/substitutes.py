@@ -27,7 +27,7 @@ from kueuelib.embedded import tls
 from kueuelib.embedded.admission import dialling
 from kueuelib.runtime.clock import SystemClock
 from kueuelib.runtime.manager import Signals
-from kueuelib.runtime.webhook import trust
+from kueuelib.runtime.webhook import keeper, trust
 from kueuelib.runtime.webhook.certs import Certificates, Names
 from kueuelib.testing.storm.loop import StormLoop
 from kueuelib.testing.storm.owners import OWNER
@@ -133,7 +133,7 @@ def _replace_cryptography() -> None:
 
     for home, name, substitute in (
         (trust, "renewed", renewed),
-        (trust, "load", lambda *_: None),
+        (keeper, "load", lambda *_: None),
         (tls, "credentials", credentials),
         (dialling.Contexts, "trusting", lambda *_: context),
     ):

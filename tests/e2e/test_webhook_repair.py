@@ -1,0 +1,118 @@
+"""Somebody breaks what the API server trusts the manager by; within seconds it is as before."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+import httpx
+import pytest
+from place import shared_cluster
+from real_plane import lacking, real_cluster
+from rest import KUEUE, Rest, eventually
+
+from kueuelib.runtime.webhook.certs import host_names, renewed
+from kueuelib.runtime.webhook.trust import with_bundle
+from kueuelib.testing.processes import LocalCluster
+
+HOOKS = "/apis/admissionregistration.k8s.io/v1"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+SECRET = "/api/v1/namespaces/kueue-system/secrets/kueue-webhook-server-cert"
+BROKEN = (
+    f"{HOOKS}/mutatingwebhookconfigurations/kueue-mutating-webhook-configuration",
+    f"{HOOKS}/validatingwebhookconfigurations/kueue-validating-webhook-configuration",
+    f"{CRDS}/clusterqueues.kueue.x-k8s.io",
+)
+PROMPT = 5.0
+WATCHED = 8.0
+"""Seconds of creations after something was broken."""
+
+
+@contextmanager
+def real(folder: Path) -> Iterator[tuple[LocalCluster, Rest]]:
+    """A manager outside of a real control plane."""
+    with real_cluster(folder) as cluster:
+        cluster.install()
+        cluster.start_manager()
+        cluster.wait_for_manager()
+        with Rest(cluster.kubeconfig) as rest:
+            yield cluster, rest
+
+
+class Creations:
+    """Somebody who creates queueing objects of the old version all the time, as a dry run."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._kubeconfig = kubeconfig
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.refusals: list[str] = []
+        self.longest = 0.0
+        """Seconds between two successes, at most."""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        path = KUEUE.replace("v1beta2", "v1beta1") + "/clusterqueues?dryRun=All"
+        head = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue"}
+        obj = {**head, "metadata": {"name": "tried"}, "spec": {"namespaceSelector": {}}}
+        last = time.monotonic()
+        with Rest(self._kubeconfig) as rest:
+            while not self._over.is_set():
+                try:
+                    rest.create(path, obj)
+                except httpx.HTTPStatusError as error:
+                    self.refusals.append(str(error))
+                else:
+                    now = time.monotonic()
+                    self.longest, last = max(self.longest, now - last), now
+                time.sleep(0.05)
+        self.longest = max(self.longest, time.monotonic() - last)
+
+
+REAL = pytest.param(
+    real, marks=[pytest.mark.slow, pytest.mark.skipif(bool(lacking()), reason=lacking())]
+)
+
+
+@pytest.mark.parametrize("made", [shared_cluster, REAL])
+def test_creations_succeed_again_within_seconds(made: Callable, tmp_path: Path) -> None:
+    other = renewed(None, host_names(["127.0.0.1"]), time.time()).ca_cert
+    with made(tmp_path) as (cluster, rest):
+
+        def foreign(path: str) -> bool:
+            obj = rest.get(path)
+            return with_bundle(obj, other) is obj
+
+        for path in BROKEN:
+            with Creations(cluster.kubeconfig) as creations:
+                began = time.monotonic()
+                wrong = with_bundle({**rest.get(path), "metadata": {}}, other)
+                broken = rest.merge(path, wrong)
+                assert with_bundle(broken, other) is broken
+                eventually(lambda path=path: not foreign(path))
+                repaired = time.monotonic() - began
+                time.sleep(max(0.0, WATCHED - repaired))
+            print(
+                f"{path.rpartition('/')[2]}: repaired after {repaired:.2f} s, "
+                f"no creation for {creations.longest:.2f} s"
+            )
+            assert repaired < PROMPT
+            assert creations.longest < PROMPT, creations.refusals[-1:]
+        before = rest.get(SECRET)["data"]
+        with Creations(cluster.kubeconfig) as creations:
+            rest.delete(SECRET)
+            time.sleep(WATCHED)
+        print(f"Secret: no creation for {creations.longest:.2f} s")
+        assert rest.get(SECRET)["data"]["ca.key"] != before["ca.key"]
+        assert creations.longest < PROMPT, creations.refusals[-1:]
