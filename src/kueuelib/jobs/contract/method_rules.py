@@ -67,4 +67,6 @@ def _takes(job_type: type, name: str, member: Any, arguments: tuple[str, ...]) -
         inspect.signature(getattr(job_type, name)).bind(*arguments[bound:])
     except TypeError:
         return False
+    except ValueError:  # some that are not written in Python have no signature
+        return True
     return True

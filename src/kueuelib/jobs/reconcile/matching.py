@@ -7,7 +7,7 @@ from typing import Any
 
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, controller_of, labels_of
-from kueuelib.api.names import JOB_UID_LABEL
+from kueuelib.api.names import IN_USE_FINALIZER, JOB_UID_LABEL
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithEquivalence, Matching
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
@@ -150,8 +150,14 @@ def own_workloads(situation: Situation, job: GenericJob) -> tuple[Obj, ...]:
     """The Workloads that were made for a job, and the prebuilt one that it has adopted.
 
     Others may refer to the job, too: for example those of a controller that queues the job itself.
+    One that only others keep, with their finalizers, is no longer ours.
     """
-    return tuple(wl for wl in situation.workloads if _is_own(job, wl))
+    return tuple(wl for wl in situation.workloads if _is_own(job, wl) and not _is_let_go(wl))
+
+
+def _is_let_go(workload: Mapping[str, Any]) -> bool:
+    kept = IN_USE_FINALIZER in (workload["metadata"].get("finalizers") or ())
+    return states.is_deleted(workload) and not kept
 
 
 def _is_own(job: GenericJob, workload: Obj) -> bool:

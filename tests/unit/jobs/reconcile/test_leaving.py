@@ -267,6 +267,17 @@ def test_a_second_workload_of_a_job_with_a_prebuilt_one_is_deleted():
     assert not deleted(plan(situation({**raw, "status": RUNNING}, admitted(extra))))
 
 
+@LEAVES
+def test_a_workload_that_only_others_keep_says_nothing_about_a_job_that_left(leaves):
+    kept, lives = evicted(made()), made()
+    meta = {**kept["metadata"], "name": "kept", "finalizers": ["example.com/licenses.0"]}
+    kept = {**kept, "metadata": {**meta, "deletionTimestamp": "2024-01-02T00:00:00Z"}}
+    commands = plan(situation(leaves(job()), kept, lives))
+    assert deleted(commands) == [lives["metadata"]["name"]]
+    running = leaves(job(suspend=False, status=RUNNING))
+    assert plan(situation(running, kept)) == ()
+
+
 # ---- jobs that are about to end
 
 
