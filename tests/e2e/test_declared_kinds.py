@@ -172,6 +172,34 @@ def test_a_running_job_that_is_replaced_stays_as_its_user_wrote_it(rest: Rest) -
     eventually(follows)
 
 
+def test_the_cluster_of_a_service_is_not_queued_again(rest: Rest) -> None:
+    """KubeRay copies the labels of the RayService to the RayCluster that it makes."""
+    life, cluster = Life(rest, SAMPLES["ray.io/rayservice"]), SAMPLES["ray.io/raycluster"]
+    life.create("low")
+    eventually(lambda: life.runs("low"))
+    service = life.get("low")
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayService", "name": "low", "controller": True}
+    owner |= {"uid": uid_of(service), "blockOwnerDeletion": True}
+    labels = service["metadata"]["labels"]
+    path = life.path.replace("rayservices", "rayclusters")
+    made = rest.create(path, cluster.job(name="made", labels=labels, ownerReferences=[owner]))
+    assert "suspend" not in made["spec"]
+    alone = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "metadata": {"name": "alone"}}
+    alone["metadata"] |= {"labels": labels}  # type: ignore[operator]
+    rest.create(path, {**cluster.job(), **alone})
+    eventually(lambda: life.place.workload(rest.get(f"{path}/alone")))
+    owners = {
+        ref["uid"]
+        for each in rest.items(life.place.workloads)
+        for ref in each["metadata"]["ownerReferences"]
+    }
+    assert uid_of(made) not in owners
+    rest.merge(life.place.path(life.workload("low")), {"spec": {"active": False}})
+    eventually(lambda: not life.runs("low"))
+    life.report("low", "stopped")
+    eventually(lambda: rest.get(f"{path}/made")["spec"].get("suspend"))
+
+
 def replica_set(rest: Rest, place: Place, deployment: Obj) -> Obj:
     """What the controller of Deployments makes, with the Deployment's template."""
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "controller": True}

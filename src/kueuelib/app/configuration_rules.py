@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 UPSTREAM_FRAMEWORKS = frozenset(
     {
         "kubeflow.org/mxjob",
-        "ray.io/rayservice",
         "sparkoperator.k8s.io/sparkapplication",
     }
 )

@@ -91,7 +91,7 @@ integrations:
             {"integrations": {"frameworks": ["batch/jobs"]}},
             ["frameworks[0]", f"use one of {', '.join(FRAMEWORKS)}"],
         ),
-        ({"integrations": {"frameworks": ["ray.io/rayservice"]}}, ["not available"]),
+        ({"integrations": {"frameworks": ["kubeflow.org/mxjob"]}}, ["not available"]),
         (
             {
                 "integrations": {

@@ -142,10 +142,8 @@ FILES: dict[str, dict[str, Any]] = {
 }
 MISSING = {f"featureGates.{name}" for name in MANY[1:]}
 REFUSED: dict[str, set[str]] = {
-    "manager": {"integrations.frameworks[4]"},
-    "chart": {"integrations.frameworks[3]"},
-    "default": {"integrations.frameworks[4]", *MISSING},
-    "extended": {"integrations.frameworks[4]", *MISSING},
+    "default": MISSING,
+    "extended": MISSING,
     "dra/capacity": {
         "resources.deviceClassMappings",
         f"featureGates.{DEVICES}",
@@ -159,7 +157,7 @@ REFUSED: dict[str, set[str]] = {
     "dra/whole-device": {"resources.deviceClassMappings"},
     "multikueue/baseline": {f"featureGates.{AUTOMATION}"},
     "multikueue/extended-shard-0": MISSING,
-    "multikueue/extended-shard-1": {"integrations.frameworks[3]", *MISSING},
+    "multikueue/extended-shard-1": MISSING,
     "multikueue/sequential": MISSING - {"featureGates.ConcurrentAdmission"},
 }
 """The keys that ask for features that are missing; the other files are accepted as they are."""
@@ -188,11 +186,7 @@ def test_without_those_keys_nothing_else_is_in_the_way(name: str) -> None:
     left = copy.deepcopy(FILES[name])
     for key in REFUSED[name]:
         block, _, inner = key.partition(".")
-        _, _, index = inner.partition("[")
-        if index:
-            del left[block]["frameworks"][int(index.removesuffix("]"))]
-        else:
-            del left[block][inner]
+        del left[block][inner]
     assert said_of(left) == ""
 
 

@@ -9,14 +9,23 @@ from kueuelib.jobs.catalog.registry import Registry
 from kueuelib.jobs.declared.appwrapper import APP_WRAPPER
 from kueuelib.jobs.declared.jobset import JOB_SET
 from kueuelib.jobs.declared.kubeflow import MPI_JOB, TRAINING_JOBS
-from kueuelib.jobs.declared.ray import RAY_CLUSTER, RAY_JOB
+from kueuelib.jobs.declared.ray import RAY_CLUSTER, RAY_JOB, RAY_SERVICE
 from kueuelib.jobs.declared.trainjob import TRAIN_JOB
 from kueuelib.jobs.pods.deployment import DEPLOYMENT
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.leaderworkerset import LEADERWORKERSET
 from kueuelib.jobs.pods.statefulset import STATEFULSET
 
-DECLARED = (JOB_SET, MPI_JOB, *TRAINING_JOBS, TRAIN_JOB, RAY_JOB, RAY_CLUSTER, APP_WRAPPER)
+DECLARED = (
+    JOB_SET,
+    MPI_JOB,
+    *TRAINING_JOBS,
+    TRAIN_JOB,
+    RAY_JOB,
+    RAY_CLUSTER,
+    RAY_SERVICE,
+    APP_WRAPPER,
+)
 """The kinds of other projects, named as in Kueue's `integrations.frameworks`.
 
 None of them needs its CRD to be installed.

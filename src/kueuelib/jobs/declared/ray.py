@@ -1,15 +1,29 @@
-"""RayJob and RayCluster (ray.io/v1): the head, and one pod set for each group of workers."""
+"""RayJob, RayCluster and RayService (ray.io/v1): the head, and a pod set per group of workers."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+import attrs
 
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.errors import FieldError, InvalidJob
-from kueuelib.jobs.contract.field_rules import invalid
-from kueuelib.jobs.contract.paths import value
-from kueuelib.jobs.declared.declarative import HasCondition, declare, differs, equals, every, never
+from kueuelib.jobs.contract.field_rules import forbidden, invalid
+from kueuelib.jobs.contract.integration import Integration
+from kueuelib.jobs.contract.paths import drop, value, values
+from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.declared.declarative import (
+    Declaration,
+    HasCondition,
+    SeenStopDeclaredJob,
+    declare,
+    differs,
+    equals,
+    every,
+    never,
+)
 from kueuelib.jobs.declared.pod_shape import Pods
 
 _STATUS = "status.jobDeploymentStatus"
@@ -114,4 +128,70 @@ RAY_CLUSTER = declare(
     failed=never,
     validate=_validate_cluster,
     allows_prebuilt=True,
+)
+
+_SERVICE = Resource("ray.io", "v1", "rayservices", "RayService", namespaced=True)
+_CONFIG: Final = "spec.rayClusterConfig"
+_SCALE: Final = ("replicas", "minReplicas", "maxReplicas", "scaleStrategy")
+_PLACEMENT: Final = ("tolerations", "schedulingGates")
+
+
+class RayService(SeenStopDeclaredJob):
+    """One RayService.
+
+    KubeRay passes `suspend` of the cluster's configuration on to a new RayCluster and never reads
+    it again, so that it has to be false when the service starts. Other managers may have set it.
+    """
+
+    resource: ClassVar[Resource] = _SERVICE
+    declaration: ClassVar[Declaration] = Declaration(
+        _SERVICE,
+        tuple(_cluster(_CONFIG)),
+        # the names are removed when KubeRay begins to delete the clusters
+        active=(
+            "status.activeServiceStatus.rayClusterName",
+            "status.pendingServiceStatus.rayClusterName",
+            HasCondition("Suspending"),
+        ),
+        ready=HasCondition("Ready"),
+        succeeded=never,
+        failed=never,
+        suspended=HasCondition("Suspended"),
+    )
+
+    def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
+        """Add the infos to the templates and clear both fields that suspend."""
+        super().run_with_podsets_info(infos)
+        drop(self.object, f"{_CONFIG}.suspend")
+
+
+def _validate_service(new: Obj, old: Obj | None) -> Sequence[FieldError]:
+    """Refuses what makes a running service need a second cluster, which would have no quota."""
+    errors = [*_autoscaling(new, _CONFIG)]
+    runs = old is not None and not any(value(each, "spec.suspend") for each in (old, new))
+    if runs and value(new, "spec.upgradeStrategy.type") != "None" and _plan(new) != _plan(old):
+        detail = (
+            "a second cluster would run without quota: set spec.upgradeStrategy.type to None, "
+            "or change it while the service is suspended"
+        )
+        errors.append(forbidden(_CONFIG, detail))
+    return errors
+
+
+def _plan(obj: Obj | None) -> Any:
+    """The part of a service that KubeRay compares to decide whether a new cluster is needed."""
+    plan = copy.deepcopy(value(obj, _CONFIG))
+    for name in ("suspend", "upgradeStrategy"):
+        drop(plan, name)
+    for group in values(plan, "workerGroupSpecs.*"):
+        for name in _SCALE:
+            drop(group, name)
+    for group in (*values(plan, "headGroupSpec"), *values(plan, "workerGroupSpecs.*")):
+        for name in _PLACEMENT:
+            drop(group, f"template.spec.{name}")
+    return plan
+
+
+RAY_SERVICE = attrs.evolve(
+    Integration.of(RayService, validate=_validate_service), allows_prebuilt=True
 )

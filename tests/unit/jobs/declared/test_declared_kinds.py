@@ -43,9 +43,11 @@ ENDING = [name for name, sample in SAMPLES.items() if "failed" in sample.content
 TRAIN_JOB = "trainer.kubeflow.org/trainjob"
 WRAPPER = "workload.codeflare.dev/appwrapper"
 JOB_SET = SAMPLES["jobset.x-k8s.io/jobset"]
+SERVICE = SAMPLES["ray.io/rayservice"]
 SEEING = [
     JOB_SET.integration.name,
     TRAIN_JOB,
+    SERVICE.integration.name,
     *(n for n in SAMPLES if n.startswith("kubeflow.org")),
 ]
 """Kinds with a condition that shows that a stop was seen."""
@@ -137,6 +139,37 @@ class TestRayClusters(JobConformance):
         assert self._job(obj).is_active()
         obj["status"] = {"conditions": [{"type": "RayClusterSuspending", "status": "True"}]}
         assert self._job(obj).is_active()
+
+
+class TestRayServices(JobConformance):
+    """They run until somebody deletes them."""
+
+    adapter = Kind(SERVICE)
+
+    def test_the_end_is_told(self) -> None:
+        job = self._job(self.adapter.running(self._started()))
+        job.object["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+        assert job.finished() is None
+
+    def test_the_end_of_a_job_is_that_of_its_workload(self) -> None:
+        """The service that is deleted gives its quota back."""
+        world = self._running()
+        world.delete_job()
+        world.settle()
+        assert not world.workload["metadata"]["finalizers"]
+
+    @pytest.mark.parametrize(
+        "status",
+        [
+            {"pendingServiceStatus": {"rayClusterName": "j-abc"}},
+            {"activeServiceStatus": {"rayClusterName": "j-abc"}},
+            {"conditions": [{"type": "Suspending", "status": "True"}]},
+        ],
+    )
+    def test_clusters_that_are_not_ready_hold_quota(self, status: Obj) -> None:
+        job = self._job({**self._started(), "status": status})
+        assert job.is_active()
+        assert not job.pods_ready()
 
 
 def test_each_bundled_kind_has_a_sample() -> None:
@@ -251,6 +284,7 @@ def test_a_rayjob_on_an_existing_cluster_is_left_alone() -> None:
         ("rayjob", "spec.clusterSelector", {"a": "b"}),
         ("rayjob", "spec.rayClusterSpec.enableInTreeAutoscaling", True),
         ("raycluster", "spec.enableInTreeAutoscaling", True),
+        ("rayservice", "spec.rayClusterConfig.enableInTreeAutoscaling", True),
     ],
 )
 def test_what_would_use_more_than_its_quota_is_refused(kind: str, path: str, wrong: Any) -> None:
@@ -273,6 +307,49 @@ def test_what_would_use_more_than_its_quota_is_refused(kind: str, path: str, wro
 def test_a_rayjob_ends_when_its_deployment_does(status: Obj, succeeded: bool | None) -> None:
     end = job_of("ray.io/rayjob", status=status).finished()
     assert (end.succeeded if end else None) is succeeded
+
+
+def test_a_cluster_that_another_manager_has_suspended_starts_with_its_service() -> None:
+    """The Go manager suspends the configuration of the cluster; KubeRay reads it only once."""
+    job = job_of(SERVICE.integration.name)
+    assert not job.is_suspended(), "it would stay suspended, so it is stopped by the other field"
+    job.suspend()
+    job.run_with_podsets_info([PodSetInfo(e.name, e.count) for e in job.pod_sets()])
+    assert job.object["spec"]["suspend"] is False
+    assert "suspend" not in job.object["spec"]["rayClusterConfig"]
+
+
+WORKERS = "spec.rayClusterConfig.workerGroupSpecs"
+IMAGE = [{**POD["spec"]["containers"][0], "image": "next"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "new", "upgrade", "suspended", "refused"),
+    [
+        (f"{WORKERS}.0.template.spec.containers", IMAGE, None, False, True),
+        (f"{WORKERS}.0.template.spec.containers", IMAGE, "NewCluster", False, True),
+        (f"{WORKERS}.0.template.spec.containers", IMAGE, "None", False, False),
+        (f"{WORKERS}.0.template.spec.containers", IMAGE, None, True, False),
+        ("spec.rayClusterConfig.rayVersion", "3", None, False, True),
+        ("spec.rayClusterConfig.suspend", False, None, False, False),
+        (f"{WORKERS}.0.replicas", 5, None, False, False),
+        (f"{WORKERS}.0.template.spec.tolerations", [{"key": "a"}], None, False, False),
+        ("spec.serveConfigV2", "applications: []", None, False, False),
+    ],
+)
+def test_a_running_service_gets_no_second_cluster(
+    path: str, new: Any, upgrade: str | None, suspended: bool, refused: bool
+) -> None:
+    old = SERVICE.job(**QUEUED)
+    old["spec"] |= {"suspend": suspended, "upgradeStrategy": {"type": upgrade}}
+    changed = copy.deepcopy(old)
+    place, _, last = path.rpartition(".")
+    value(changed, place)[last] = new
+    errors = validate_job(SERVICE.integration, changed, old)
+    assert [error.path for error in errors] == ["spec.rayClusterConfig"] * refused
+    starting = copy.deepcopy(old)
+    starting["spec"]["suspend"] = True
+    assert not validate_job(SERVICE.integration, changed, starting), "as at a start"
 
 
 # ---- what an AppWrapper wraps
