@@ -200,6 +200,20 @@ def test_the_cluster_of_a_service_is_not_queued_again(rest: Rest) -> None:
     eventually(lambda: rest.get(f"{path}/made")["spec"].get("suspend"))
 
 
+def test_pods_of_an_application_are_not_queued_again(rest: Rest) -> None:
+    """Spark makes the driver the owner of the executors; labels may be copied to both."""
+    life = Life(rest, SAMPLES["sparkoperator.k8s.io/sparkapplication"])
+    life.create("low")
+    eventually(lambda: life.runs("low"))
+    driver = life.place.pod("driver", owner=life.get("low"))
+    executor = life.place.pod("executor", owner={"apiVersion": "v1", "kind": "Pod", **driver})
+    for pod in (driver, executor):
+        assert QUEUE in pod["metadata"]["labels"]
+        assert not gates(pod)
+    assert gates(life.place.pod("alone"))
+    assert not [*life.place.workloads_of(driver), *life.place.workloads_of(executor)]
+
+
 def replica_set(rest: Rest, place: Place, deployment: Obj) -> Obj:
     """What the controller of Deployments makes, with the Deployment's template."""
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "controller": True}

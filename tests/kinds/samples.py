@@ -125,7 +125,12 @@ def definition(resource: Resource, kind: str, scope: str, parts: Obj) -> Obj:
     names = {"plural": plural, "kind": kind, "singular": kind.lower()}
     spec = {"group": group, "names": names, "scope": scope, "versions": [version]}
     head = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
-    return {**head, "metadata": {"name": f"{plural}.{group}"}, "spec": spec}
+    approval = {"api-approved.kubernetes.io": "unapproved, a sample"}  # groups in k8s.io need it
+    return {
+        **head,
+        "metadata": {"name": f"{plural}.{group}", "annotations": approval},
+        "spec": spec,
+    }
 
 
 def _condition(type_: str) -> Obj:

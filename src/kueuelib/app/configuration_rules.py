@@ -26,12 +26,7 @@ from kueuelib.machinery.selectors import from_label_selector
 if TYPE_CHECKING:
     from kueuelib.app.configuration import Configuration
 
-UPSTREAM_FRAMEWORKS = frozenset(
-    {
-        "kubeflow.org/mxjob",
-        "sparkoperator.k8s.io/sparkapplication",
-    }
-)
+UPSTREAM_FRAMEWORKS = frozenset({"kubeflow.org/mxjob"})
 """Integrations of the Go manager that kueuelib does not bundle; a plug-in may take the name."""
 
 MISSING = (

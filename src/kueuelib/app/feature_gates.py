@@ -20,6 +20,7 @@ FLAVOR_FUNGIBILITY: Final = "FlavorFungibility"
 PRIORITY_SORTING: Final = "PrioritySortingWithinCohort"
 PRIORITY_DEFAULTING: Final = "WorkloadPriorityClassDefaulting"
 FAST_GROUP_RELEASE: Final = "FastQuotaReleaseInPodIntegration"
+SPARK_FRAMEWORK: Final = "sparkoperator.k8s.io/sparkapplication"
 
 FREE: Final = frozenset(
     {
@@ -110,7 +111,6 @@ OFF: Final[Mapping[str, str]] = {
     "PriorityBoost": "the annotation priority-boost is not read",
     "QueueVisibility": "the visibility API lists what waits: write visibilityServer: {}",
     "SchedulerLibraryIntegration": "kueuelib has a scheduler of its own",
-    "SparkApplicationIntegration": "the integration of SparkApplications is missing",
 }
 """Features that kueuelib does not have: only false is accepted; true is refused with the reason."""
 
@@ -134,6 +134,10 @@ CONFIGURED: Final[Mapping[str, tuple[Callable[[Configuration], bool], str]]] = {
         lambda configuration: configuration.resources.rules.ignores_undeclared,
         "resources.quotaCheckStrategy",
     ),
+    "SparkApplicationIntegration": (
+        lambda configuration: SPARK_FRAMEWORK in configuration.integrations.frameworks,
+        "integrations.frameworks",
+    ),
     "VisibilityOnDemand": (
         lambda configuration: configuration.visibility_server is not None,
         "visibilityServer",
@@ -142,7 +146,14 @@ CONFIGURED: Final[Mapping[str, tuple[Callable[[Configuration], bool], str]]] = {
 """Gates that permit a feature of a configuration block: whether the block turns it on, and its key.
 """
 
-_PERMITS: Final = frozenset({"AdmissionFairSharing", "CustomMetricLabels", "QuotaCheckStrategy"})
+_PERMITS: Final = frozenset(
+    {
+        "AdmissionFairSharing",
+        "CustomMetricLabels",
+        "QuotaCheckStrategy",
+        "SparkApplicationIntegration",
+    }
+)
 """Those of them that have no effect by themselves, so that true is always accepted."""
 
 NO_SWITCH: Final = frozenset(

@@ -10,6 +10,7 @@ from kueuelib.jobs.declared.appwrapper import APP_WRAPPER
 from kueuelib.jobs.declared.jobset import JOB_SET
 from kueuelib.jobs.declared.kubeflow import MPI_JOB, TRAINING_JOBS
 from kueuelib.jobs.declared.ray import RAY_CLUSTER, RAY_JOB, RAY_SERVICE
+from kueuelib.jobs.declared.spark import SPARK_APPLICATION
 from kueuelib.jobs.declared.trainjob import TRAIN_JOB
 from kueuelib.jobs.pods.deployment import DEPLOYMENT
 from kueuelib.jobs.pods.integration import POD
@@ -24,6 +25,7 @@ DECLARED = (
     RAY_JOB,
     RAY_CLUSTER,
     RAY_SERVICE,
+    SPARK_APPLICATION,
     APP_WRAPPER,
 )
 """The kinds of other projects, named as in Kueue's `integrations.frameworks`.

@@ -41,6 +41,7 @@ Obj = dict[str, Any]
 SAMPLES = samples()
 ENDING = [name for name, sample in SAMPLES.items() if "failed" in sample.content]
 TRAIN_JOB = "trainer.kubeflow.org/trainjob"
+SPARK = "sparkoperator.k8s.io/sparkapplication"
 WRAPPER = "workload.codeflare.dev/appwrapper"
 JOB_SET = SAMPLES["jobset.x-k8s.io/jobset"]
 SERVICE = SAMPLES["ray.io/rayservice"]
@@ -95,6 +96,11 @@ class Kind(JobAdapter):
         return found
 
     def edited(self, obj: Obj, selector: Mapping[str, str]) -> Obj:
+        if self.sample is SAMPLES[SPARK]:
+            found = copy.deepcopy(obj)
+            for role in (found["spec"]["driver"], found["spec"]["executor"]):
+                role["nodeSelector"] = {**role.get("nodeSelector", {}), **selector}
+            return found
         if self.sample is not SAMPLES[TRAIN_JOB]:
             return super().edited(obj, selector)
         found = copy.deepcopy(obj)
@@ -285,10 +291,12 @@ def test_a_rayjob_on_an_existing_cluster_is_left_alone() -> None:
         ("rayjob", "spec.rayClusterSpec.enableInTreeAutoscaling", True),
         ("raycluster", "spec.enableInTreeAutoscaling", True),
         ("rayservice", "spec.rayClusterConfig.enableInTreeAutoscaling", True),
+        ("sparkapplication", "spec.mode", "client"),
+        ("sparkapplication", "spec.dynamicAllocation.enabled", True),
     ],
 )
 def test_what_would_use_more_than_its_quota_is_refused(kind: str, path: str, wrong: Any) -> None:
-    sample = SAMPLES[f"ray.io/{kind}"]
+    sample = next(each for name, each in SAMPLES.items() if name.endswith(f"/{kind}"))
     obj = sample.job(**QUEUED)
     assert not validate_job(sample.integration, obj, None)
     put(obj, path, wrong)
