@@ -209,7 +209,6 @@ class Client:
             queries.collection_path(resource, namespace),
             params=params,
             timeout=timeout,
-            what=resource.plural,
             accept=queries.METADATA if metadata_only else queries.JSON,
         )
 

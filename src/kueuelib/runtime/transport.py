@@ -167,7 +167,6 @@ class Transport:
         *,
         params: Params = (),
         timeout: float,  # noqa: ASYNC109 - the server's
-        what: str = "",
         accept: str = "application/json",
     ) -> WatchStream:
         """Open a watch.
@@ -176,7 +175,6 @@ class Transport:
             path: the path of the collection.
             params: query parameters without `watch` and `timeoutSeconds`.
             timeout: seconds after which the server shall end the stream.
-            what: the kind, for messages.
             accept: types that the answer may have.
 
         Raises:
@@ -200,7 +198,7 @@ class Transport:
         return WatchStream(
             answer.content,
             server_timeout=timeout,
-            what=what or path,
+            what=path,
             max_line=self._max_line,
             release=answer.release,
         )

@@ -33,7 +33,7 @@ class WatchStream:
     Args:
         content: the body of the open answer.
         server_timeout: seconds after which the server ends the stream by itself.
-        what: the kind, for messages.
+        what: the path of the collection, for messages.
         max_line: bytes of the longest event that is accepted.
         release: gives the connection back.
 

@@ -238,7 +238,9 @@ async def test_an_event_over_the_ceiling_is_an_error_that_names_the_kind(jobs):
         await jobs.opened.wait()
         jobs.push("ADDED", job("a", 99, annotations={"big": "x" * 2000}))
         await eventually(lambda: informer.last_error)
-        assert "watch of jobs: an event is longer than 1000 bytes" in str(informer.last_error)
+        assert "watch of /apis/batch/v1/jobs: an event is longer than 1000 bytes" in str(
+            informer.last_error
+        )
         await stopped(task)
 
 
