@@ -32,6 +32,8 @@ class Rest:
         cluster = config["clusters"][0]["cluster"]
         user = config["users"][0]["user"]
         ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
+        self.warnings: list[str] = []
+        """Those that came with the last answer."""
         self._http = httpx.Client(
             base_url=cluster["server"],
             verify=ssl.create_default_context(cadata=ca),
@@ -58,6 +60,7 @@ class Rest:
 
     def _call(self, method: str, path: str, **kwargs: Any) -> Any:
         answer = self._http.request(method, path, **kwargs)
+        self.warnings = answer.headers.get_list("warning")
         if answer.is_error:
             text = f"{method} {path}: {answer.status_code} {answer.text}"
             raise httpx.HTTPStatusError(text, request=answer.request, response=answer)

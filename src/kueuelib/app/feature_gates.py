@@ -22,6 +22,8 @@ PRIORITY_DEFAULTING: Final = "WorkloadPriorityClassDefaulting"
 FAST_GROUP_RELEASE: Final = "FastQuotaReleaseInPodIntegration"
 SPARK_FRAMEWORK: Final = "sparkoperator.k8s.io/sparkapplication"
 
+REJECT_CLAIMS: Final = "KueueDRARejectWorkloadsWhenDRADisabled"
+
 FREE: Final = frozenset(
     {
         FAST_GROUP_RELEASE,
@@ -29,6 +31,7 @@ FREE: Final = frozenset(
         FLAVOR_FUNGIBILITY,
         PRIORITY_SORTING,
         PRIORITY_DEFAULTING,
+        REJECT_CLAIMS,
     }
 )
 """Gates that may be true or false; there is a setting for each."""
@@ -85,7 +88,6 @@ OFF: Final[Mapping[str, str]] = {
             "KueueDRAIntegrationConsumableCapacity",
             "KueueDRAIntegrationExtendedResource",
             "KueueDRAIntegrationPartitionableDevices",
-            "KueueDRARejectWorkloadsWhenDRADisabled",
         ),
         _DRA,
     ),

@@ -11,6 +11,7 @@ from kueuelib.app.feature_gates import (
     PARTIAL_ADMISSION,
     PRIORITY_DEFAULTING,
     PRIORITY_SORTING,
+    REJECT_CLAIMS,
 )
 from kueuelib.app.metrics import taken_over
 from kueuelib.app.pods_ready import WaitForPodsReady
@@ -56,6 +57,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
         ),
         quota_release=release,
         defaults_priority_class=configuration.feature_gates.get(PRIORITY_DEFAULTING, True),
+        admits_claims=admits_claims(configuration),
         delete_deactivated_after=retention.after_deactivated_by_kueue,
         wait_for_pods_ready=waiting is not None,
         pods_ready_recovery=waiting is not None and bool(waiting.recovery_timeout),
@@ -96,7 +98,9 @@ def engine_settings(configuration: Configuration, source: str = "configuration")
         exceeds_quota=configuration.preemption.exceed_quota_until_victims_leave,
         parallel_preemptors=configuration.preemption.parallel_preemptors,
         protects_nominal=configuration.borrowing.protect_nominal_quota,
-        resources=configuration.resources.rules,
+        resources=attrs.evolve(
+            configuration.resources.rules, admits_claims=admits_claims(configuration)
+        ),
         partial_admission=gates.get(PARTIAL_ADMISSION, True),
         flavor_fungibility=gates.get(FLAVOR_FUNGIBILITY, True),
         priority_sorting=gates.get(PRIORITY_SORTING, True),
@@ -105,6 +109,11 @@ def engine_settings(configuration: Configuration, source: str = "configuration")
         return settings
     timestamp = waiting.requeuing_strategy.timestamp
     return attrs.evolve(settings, queue_timestamp=timestamp, block_admission=waiting.blocks)
+
+
+def admits_claims(configuration: Configuration) -> bool:
+    """Whether devices of resource claims may be used without quota."""
+    return not configuration.feature_gates.get(REJECT_CLAIMS, True)
 
 
 def life_settings(configuration: Configuration) -> LifeSettings:

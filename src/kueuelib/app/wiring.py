@@ -235,7 +235,7 @@ async def assemble_manager(
     server = add_webhooks(
         manager, configuration, client, telemetry, names, source, trusting, [visibility, metrics]
     )
-    serve_queueing(server)
+    serve_queueing(server, admits_claims=settings.admits_claims)
     webhooks = Webhooks(server, *names, manager_user(namespace))
     enabled = registry.enabled(settings.frameworks)
     add_job_webhooks(manager, client, webhooks, wired, enabled, settings)

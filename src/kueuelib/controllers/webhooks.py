@@ -19,7 +19,8 @@ from kueuelib.api.conversion import convert
 from kueuelib.api.crd import crd
 from kueuelib.api.crd_parts import CONVERSION_PATH
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
-from kueuelib.api.meta import Obj, Resource
+from kueuelib.api.meta import Obj, Resource, annotations_of, labels_of
+from kueuelib.api.missing_features import asked_by_keys, asked_by_template, sentence
 from kueuelib.api.names import QUOTA_RESERVED
 from kueuelib.api.validation import RULES, Rules
 from kueuelib.runtime.webhook.admission import AdmissionRequest, ValidationResult
@@ -75,13 +76,20 @@ class QueueingEntry:
     entry: Obj
 
 
-def serve(server: WebhookServer) -> None:
-    """Answers defaulting, validation and conversion of the queueing objects."""
+def serve(server: WebhookServer, *, admits_claims: bool = False) -> None:
+    """Answers defaulting, validation and conversion of the queueing objects.
+
+    Args:
+        server: of the webhooks.
+        admits_claims: whether devices may be used without quota, so that no warning is due.
+    """
     for resource in _DEFAULTED:
         server.mutate(path_of(resource, mutating=True), RULES[resource.kind].default)
     for resource in _VALIDATED:
         path = path_of(resource, mutating=False)
-        server.validate(path, _validator(RULES[resource.kind]), _Shapes(resource))
+        server.validate(
+            path, _validator(RULES[resource.kind], admits_claims=admits_claims), _Shapes(resource)
+        )
     server.convert(CONVERSION_PATH, convert)
 
 
@@ -189,14 +197,26 @@ def by_service(namespace: str, name: str, port: int = 443) -> ClientConfig:
 
 
 def _validator(
-    rules: Rules,
+    rules: Rules, *, admits_claims: bool = False
 ) -> Callable[[Obj | None, Obj | None, AdmissionRequest], ValidationResult]:
     def validate(new: Obj | None, old: Obj | None, _: AdmissionRequest) -> ValidationResult:
         if new is None:
             return ValidationResult()
-        return ValidationResult(rules.validate(new, old), tuple(_warnings(new)))
+        missing = _missing(new, admits_claims=admits_claims) if old is None else ()
+        return ValidationResult(rules.validate(new, old), (*_warnings(new), *missing))
 
     return validate
+
+
+def _missing(obj: Obj, *, admits_claims: bool) -> Iterator[str]:
+    """A warning about a new Workload that asks for missing features; one of a job needs none."""
+    if obj["kind"] == kinds.WORKLOADS.kind and not obj["metadata"].get("ownerReferences"):
+        asked = [*asked_by_keys("the Workload", labels_of(obj), annotations_of(obj))]
+        for pod_set in (obj.get("spec") or {}).get("podSets") or ():
+            name, template = pod_set.get("name", ""), pod_set.get("template") or {}
+            asked += asked_by_template(name, template, admits_claims=admits_claims)
+        if asked:
+            yield f"it will wait: {sentence(asked)}"
 
 
 def _warnings(obj: Obj) -> Iterator[str]:

@@ -9,12 +9,14 @@ import attrs
 
 from kueuelib.api.kueue import LocalQueue
 from kueuelib.api.meta import Obj
+from kueuelib.api.missing_features import TOPOLOGY, Asked, sentence
 from kueuelib.api.names import REASON_COHORT_CYCLE, REASON_STOPPED, REASON_TERMINATING
 from kueuelib.api.words import NONE
 from kueuelib.scheduler.condition_reasons import (
     ADMISSION_GATED,
     DEACTIVATED,
     MISCONFIGURED,
+    NO_MATCHING_FLAVOR,
     PENDING,
     PODS_MISSING,
     SUSPENDED,
@@ -62,6 +64,28 @@ class NamespaceMismatch:
     def text(self) -> str:
         """The words of the condition message."""
         return "workload namespace doesn't match ClusterQueue selector"
+
+
+@attrs.frozen
+class FeaturesMissing:
+    """The workload asks for features that this version does not have.
+
+    Attributes:
+        asked: its requests; at least one.
+    """
+
+    asked: tuple[Asked, ...]
+
+    @property
+    def text(self) -> str:
+        """The words of the condition message."""
+        return sentence(self.asked)
+
+    @property
+    def condition_reason(self) -> str:
+        """`NoMatchingFlavor` if it asks for a topology only, as no flavor has one."""
+        only_topology = all(one.feature == TOPOLOGY for one in self.asked)
+        return NO_MATCHING_FLAVOR if only_topology else MISCONFIGURED
 
 
 @attrs.frozen
@@ -224,8 +248,7 @@ class BackingOff:
 SHUT_OUT = (NamespaceMismatch, NamespaceUnknown)
 """Reasons that end with a change of namespace labels or of a ClusterQueue's selector."""
 ELSEWHERE = (
-    *SHUT_OUT,
-    *(ChecksFailed, InvalidResources, LimitRangeViolated),
+    *(*SHUT_OUT, ChecksFailed, FeaturesMissing, InvalidResources, LimitRangeViolated),
     *(BackingOff, PodsMissing, AdmissionGated),
 )
 """Reasons that no change of quota ends."""
@@ -239,6 +262,7 @@ ObjectReason = (
     ChecksFailed
     | NamespaceUnknown
     | NamespaceMismatch
+    | FeaturesMissing
     | InvalidResources
     | LimitRangeViolated
     | LocalQueueMissing

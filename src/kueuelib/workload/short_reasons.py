@@ -44,6 +44,7 @@ OTHERS = (
         r"waiting for all admitted workloads to be in PodsReady condition",
         "waits for pods of admitted Workloads",
     ),
+    (r"this version has no ([^;]+), requested by [^;]*", r"no \1 in this version"),
 )
 """Other messages as a whole, and their short forms."""
 

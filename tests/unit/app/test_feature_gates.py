@@ -58,6 +58,16 @@ def test_gates_of_the_engine_are_settings(gate: str, setting: str) -> None:
         assert getattr(engine_settings(parse(gate, value)), setting) is value
 
 
+def test_the_gate_of_devices_lets_them_be_used_without_quota() -> None:
+    for configured, admits in (
+        (Configuration(), False),
+        (parse("KueueDRARejectWorkloadsWhenDRADisabled", True), False),
+        (parse("KueueDRARejectWorkloadsWhenDRADisabled", False), True),
+    ):
+        assert engine_settings(configured).resources.admits_claims is admits
+        assert job_settings(configured).admits_claims is admits
+
+
 def test_the_gate_of_the_default_class_is_a_setting_for_jobs() -> None:
     assert job_settings(Configuration()).defaults_priority_class
     for value in (True, False):

@@ -28,6 +28,7 @@ def begin(configuration: Obj) -> Begin:
         {"fairSharing": {"enable": True}},
         {"featureGates": {"PartialAdmission": False}},
         {"featureGates": {"FlavorFungibility": False}},
+        {"featureGates": {"KueueDRARejectWorkloadsWhenDRADisabled": False}},
         {"featureGates": {"PrioritySortingWithinCohort": False}},
         {"preemption": {"parallelPreemptors": False}},
         {"preemption": {"exceedQuotaUntilVictimsLeave": True}},

@@ -7,8 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from kueuelib.api.crd import KINDS, crd
+from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj
+from kueuelib.api.missing_features import KEYS, RECORDS
 
 PAGE = Path(__file__).parents[3] / "docs" / "fields.md"
 VERSIONS = ("v1beta1", "v1beta2")
@@ -50,6 +54,76 @@ OWN: dict[tuple[str, str], tuple[str, ...]] = {
 }
 """Fields that today's Kueue does not have, with the versions in which it does not."""
 
+FACTS = Path(__file__).parents[2] / "upstream" / "keys.yaml"
+UPSTREAM_KEYS: dict[str, dict[str, str]] = yaml.safe_load(FACTS.read_text("utf-8"))
+"""Labels and annotations of today's Kueue, with the objects that have them."""
+
+_JOBS, _PODS = "e2e/test_scenarios_jobs.py", "unit/jobs/pods"
+HONOURED = {
+    "labels max-exec-time-seconds": (
+        "e2e/test_time.py::test_an_execution_that_takes_too_long_is_ended"
+    ),
+    "labels pod-group-name": (
+        f"{_PODS}/test_group.py::test_a_complete_group_makes_one_workload_of_its_name"
+    ),
+    "labels prebuilt-workload-name": f"{_JOBS}::test_a_job_waits_for_the_workload_that_it_names",
+    "labels priority-class": (
+        "unit/jobs/reconcile/test_plan.py::test_the_workload_follows_the_priority_class_label"
+    ),
+    "labels queue-name": f"{_JOBS}::test_a_queued_job_is_stored_suspended_and_gets_its_workload",
+    "annotations admission-gated-by": (
+        "unit/scheduler/engine/test_queues.py::test_who_is_gated_stays_out_of_its_queue"
+    ),
+    "annotations job-completions-equal-parallelism": (
+        f"{_JOBS}::test_completions_follow_parallelism_in_indexed_jobs_only"
+    ),
+    "annotations job-min-parallelism": f"{_JOBS}::test_a_job_may_run_with_fewer_pods",
+    "annotations pod-group-fast-admission": (
+        f"{_PODS}/test_stateful_set.py::test_a_fast_group_without_a_parent_is_admitted_early_too"
+    ),
+    "annotations pod-group-serving": (
+        f"{_PODS}/test_stateful_set.py::test_the_template_makes_the_pods_a_group"
+    ),
+    "annotations pod-group-total-count": (
+        "unit/app/test_explaining.py::test_an_incomplete_group_says_what_is_missing"
+    ),
+    "annotations pod-suspending-parent": (
+        f"{_PODS}/test_looks.py::test_a_pod_that_may_be_enough_is_looked_at_at_once"
+    ),
+    "annotations queue-name": f"{_JOBS}::test_the_deprecated_annotation_names_the_queue_too",
+    "annotations retriable-in-group": (
+        f"{_PODS}/test_group.py::test_given_up_is_finished_only_when_nothing_runs"
+    ),
+}
+"""Labels and annotations that decide something, with a test of each."""
+WRITTEN = {
+    "labels job-uid": f"{_JOBS}::test_a_queued_job_is_stored_suspended_and_gets_its_workload",
+    "labels managed": (
+        f"{_PODS}/test_webhook.py::test_a_gated_pod_has_gate_label_and_finalizer_each_once"
+    ),
+    "annotations component-workload-index": (
+        f"{_PODS}/test_leader_worker_set.py"
+        "::test_the_first_pod_makes_the_workload_of_leader_and_workers"
+    ),
+    "annotations is-group-workload": (
+        f"{_PODS}/test_group.py::test_a_complete_group_makes_one_workload_of_its_name"
+    ),
+    "annotations role-hash": (
+        f"{_PODS}/test_webhook.py::test_the_role_hash_of_a_user_is_not_believed"
+    ),
+    "annotations stopping": (
+        "unit/jobs/batch/test_batch_job.py::test_a_marked_job_is_restored_and_the_mark_taken_away"
+    ),
+}
+"""Those that the manager or its webhooks write, with a test of each."""
+IGNORED = frozenset(
+    {
+        "annotations pod-group-name",
+        "annotations prebuilt-workload-name",
+    }
+)
+"""Those that nothing reads yet."""
+
 HEAD = """# Fields
 
 Every field of the queueing kinds, as the CRDs of `kueuelib install` serve them. This page is
@@ -70,6 +144,25 @@ held.
 A pod template keeps all its fields. A field that is **not served** is not stored: `kubectl`
 refuses it as an unknown field, and an API server drops it where the client does not ask for
 strict validation. There are no `Topology`, `MultiKueueConfig` and `MultiKueueCluster` kinds.
+[Labels and annotations](#labels-and-annotations) are at the end.
+"""
+
+
+KEYS_HEAD = """
+## Labels and annotations
+
+All labels and annotations of today's Kueue; they begin with `kueue.x-k8s.io/`. Those on Pods are
+also read in pod templates.
+
+- **waits**: the Workload waits. Its condition, `explain` and `pending` name the feature that is
+  missing, the webhook warns about a new Job, Pod or Workload, and a Workload that holds quota keeps
+  it. A Workload takes over such an annotation of jobs or Pods. The values `false`, `0` and an empty
+  one ask for nothing.
+- **a record**: other managers write it for themselves. It asks for nothing.
+- **ignored**: nothing reads it.
+
+| Key | | On | |
+| --- | --- | --- | --- |
 """
 
 
@@ -109,6 +202,35 @@ def fate(kind: str, path: str) -> str:
     return f"{word}; not in today's Kueue{where}"
 
 
+def fate_of_key(field: str, name: str) -> str:
+    """What becomes of a label or annotation."""
+    row, key = f"{field} {name}", f"{KUEUE}/{name}"
+    fates = [
+        *(["honoured"] if row in HONOURED else []),
+        *(["written"] if row in WRITTEN else []),
+        *([f"waits: this version has no {KEYS[key]}"] if key in KEYS else []),
+        *(["a record"] if key in RECORDS else []),
+        *(["ignored"] if row in IGNORED else []),
+    ]
+    (one,) = fates or [""]
+    return one
+
+
+def key_rows() -> Iterator[tuple[str, str, str, str]]:
+    """The rows: key, label or annotation, objects, and what becomes of it."""
+    for field, found in UPSTREAM_KEYS.items():
+        for name, objects in found.items():
+            yield name, field.removesuffix("s"), objects, fate_of_key(field, name)
+
+
+def keys_section() -> str:
+    """The part of the page about labels and annotations."""
+    return KEYS_HEAD + "".join(
+        f"| `{name}` | {field} | {objects} | {fate} |\n"
+        for name, field, objects, fate in key_rows()
+    )
+
+
 def page() -> str:
     """The whole page."""
     parts = [HEAD]
@@ -119,7 +241,7 @@ def page() -> str:
             parts.append(f"| `{path}` | {named} | {fate(kind, path)} |")
         for path, named, about in UNSERVED.get(kind, ()):
             parts.append(f"| `{path}` | {named} | not served: {about} |")
-    return "\n".join(parts) + "\n"
+    return "\n".join(parts) + "\n" + keys_section()
 
 
 if __name__ == "__main__":

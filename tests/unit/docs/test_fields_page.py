@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 from pathlib import Path
@@ -11,14 +12,22 @@ import yaml
 
 import kueuelib
 from kueuelib.api.crd import KINDS
+from kueuelib.api.kinds import KUEUE
+from kueuelib.api.missing_features import KEYS, RECORDS
+from kueuelib.scheduler.explain.unhonoured import unhonoured_keys
 
 from .field_table import (
+    HONOURED,
+    IGNORED,
     OWN,
     PAGE,
     STORED_ONLY,
     UNSERVED,
+    UPSTREAM_KEYS,
     VERSIONS,
+    WRITTEN,
     fate,
+    fate_of_key,
     fields,
     leaves,
     page,
@@ -87,3 +96,33 @@ def test_the_lists_of_exceptions_name_what_is_so() -> None:
         for path, _, _ in entries:
             assert path not in fields(kind)
             assert not any(one.startswith(f"{path}.") for one in fields(kind))
+
+
+ROWS = [(f"{field} {name}", name) for field, found in UPSTREAM_KEYS.items() for name in found]
+
+
+@pytest.mark.parametrize(("row", "name"), ROWS)
+def test_every_label_and_annotation_of_kueue_has_one_fate_and_a_test(row: str, name: str) -> None:
+    field = row.split(maxsplit=1)[0]
+    fate = fate_of_key(field, name)
+    if fate in ("honoured", "written"):
+        path, _, wanted = {**HONOURED, **WRITTEN}[row].partition("::")
+        tree = ast.parse((PAGE.parents[1] / "tests" / path).read_text())
+        names = [getattr(node, "name", "") for node in ast.walk(tree)]
+        assert wanted.startswith("test_")
+        assert wanted in names
+        return
+    metadata = {field: {f"{KUEUE}/{name}": "true"}}
+    mentioned = [one.meaning for one in unhonoured_keys("Job a", metadata, ())]
+    if fate == "a record":
+        assert mentioned == []
+    elif fate != "ignored":
+        assert fate == f"waits: {mentioned[0]}"  # tests of the engine walk through KEYS
+
+
+def test_the_page_knows_every_label_and_annotation_of_ours_that_is_one_of_kueue() -> None:
+    rows = {row for row, _ in ROWS}
+    assert rows >= {*HONOURED, *WRITTEN, *IGNORED}
+    upstream = {f"{KUEUE}/{name}" for _, name in ROWS}
+    assert upstream >= {*KEYS}
+    assert {*RECORDS} - upstream == {f"{KUEUE}/workload-uid"}

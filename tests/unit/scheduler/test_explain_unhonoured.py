@@ -20,6 +20,8 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.unhonoured import unhonoured_in, unhonoured_keys
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.object_reasons import FeaturesMissing
+from kueuelib.scheduler.quota.resource_rules import ResourceRules
 from kueuelib.scheduler.settings import FairSharing, Settings
 from kueuelib.testing.builders import make_check
 
@@ -44,6 +46,7 @@ def world(
     container: Obj | None = None,
     annotations: Obj | None = None,
     template: Obj | None = None,
+    status: Obj | None = None,
 ) -> World:
     quota = {"name": "cpu", "nominalQuota": "1"}
     group = {"coveredResources": ["cpu"], "flavors": [{"name": "f", "resources": [quota]}]}
@@ -75,7 +78,14 @@ def world(
     raw = {"controllerName": "example.com/c", **(check or {})}
     found = found.with_check(attrs.evolve(served, spec=typed(AdmissionCheck, "c", raw).spec))
     return found.with_workload(
-        decode(Workload, {"metadata": meta, "spec": {"queueName": "lq", "podSets": [one]}})
+        decode(
+            Workload,
+            {
+                "metadata": meta,
+                "spec": {"queueName": "lq", "podSets": [one]},
+                "status": status or {},
+            },
+        )
     )
 
 
@@ -94,34 +104,10 @@ def typed(cls: Any, name: str, spec: Obj, **meta: str) -> Any:
         ),
         ({"flavor": {"topologyName": "t"}}, "ResourceFlavor f", "spec.topologyName", TOPOLOGY),
         (
-            {"template": {"kueue.x-k8s.io/podset-required-topology": "rack"}},
-            "Workload ns/job, pod set main",
-            "metadata.annotations[kueue.x-k8s.io/podset-required-topology]",
-            TOPOLOGY,
-        ),
-        (
-            {"annotations": {"kueue.x-k8s.io/workload-slice-replacement-for": "ns/old"}},
-            "Workload ns/job",
-            "metadata.annotations[kueue.x-k8s.io/workload-slice-replacement-for]",
-            SLICES,
-        ),
-        (
             {"annotations": {"kueue.x-k8s.io/never-heard-of": "1"}},
             "Workload ns/job",
             "metadata.annotations[kueue.x-k8s.io/never-heard-of]",
             UNKNOWN,
-        ),
-        (
-            {"pod": {"resourceClaims": [{"name": "gpu"}]}},
-            "Workload ns/job",
-            "spec.podSets[0].template.spec.resourceClaims",
-            DEVICES,
-        ),
-        (
-            {"container": {"claims": [{"name": "gpu"}]}},
-            "Workload ns/job",
-            "spec.podSets[0].template.spec.containers[0].resources.claims",
-            DEVICES,
         ),
         (
             {"queue": {"admissionScope": {"admissionMode": "UsageBasedAdmissionFairSharing"}}},
@@ -199,13 +185,71 @@ def test_fair_sharing_decides_in_place_of_the_policy_for_borrowers() -> None:
     assert (one.subject, one.field) == ("ClusterQueue q", "spec.preemption.borrowWithinCohort")
 
 
+CLAIM = {"resourceClaims": [{"name": "gpu"}]}
+RUNNING = {
+    "admission": {"clusterQueue": "q", "podSetAssignments": [{"name": "main"}]},
+    "conditions": [{"type": "QuotaReserved", "status": "True"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("parts", "subject", "field", "meaning"),
+    [
+        (
+            {"template": {"kueue.x-k8s.io/podset-required-topology": "rack"}},
+            "Workload ns/job, pod set main",
+            "metadata.annotations[kueue.x-k8s.io/podset-required-topology]",
+            TOPOLOGY,
+        ),
+        (
+            {"annotations": {"kueue.x-k8s.io/workload-slice-replacement-for": "ns/old"}},
+            "Workload ns/job",
+            "metadata.annotations[kueue.x-k8s.io/workload-slice-replacement-for]",
+            SLICES,
+        ),
+        (
+            {"pod": CLAIM},
+            "Workload ns/job",
+            "spec.podSets[0].template.spec.resourceClaims",
+            DEVICES,
+        ),
+        (
+            {"container": {"claims": [{"name": "gpu"}]}},
+            "Workload ns/job",
+            "spec.podSets[0].template.spec.containers[0].resources.claims",
+            DEVICES,
+        ),
+    ],
+)
+def test_a_request_for_a_missing_feature_has_no_effect_on_what_runs(
+    parts: dict[str, Obj], subject: str, field: str, meaning: str
+) -> None:
+    assert unhonoured_in(world(**parts), KEY) == ()
+    (one,) = unhonoured_in(world(**parts, status=RUNNING), KEY)
+    assert (one.subject, one.field, one.meaning) == (subject, field, meaning)
+
+
+def test_devices_without_quota_are_named_where_they_are_allowed() -> None:
+    found = world(pod=CLAIM)
+    allowed = attrs.evolve(found, settings=Settings(resources=ResourceRules(admits_claims=True)))
+    (one,) = unhonoured_in(allowed, KEY)
+    assert one.meaning == DEVICES
+    assert isinstance(explain(found, KEY, 0.0, changes=False).reason, FeaturesMissing)
+    assert explain(allowed, KEY, 0.0, changes=False).reason is None
+
+
 def test_labels_and_annotations_of_other_objects_are_read_too() -> None:
     metadata = {
         "labels": {"kueue.x-k8s.io/multikueue-origin": "m", "kueue.x-k8s.io/queue-name": "lq"},
-        "annotations": {"kueue.x-k8s.io/elastic-job": "true"},
+        "annotations": {
+            "kueue.x-k8s.io/elastic-job": "true",
+            "kueue.x-k8s.io/priority-boost": "1",
+            "kueue.x-k8s.io/unheard-of": "1",
+        },
     }
     found = list(unhonoured_keys("Job train", metadata))
+    boost = "this version has no priority that others adjust"
     assert [one.text for one in found] == [
-        f"Job train: metadata.labels[kueue.x-k8s.io/multikueue-origin] has no effect: {CLUSTERS}",
-        f"Job train: metadata.annotations[kueue.x-k8s.io/elastic-job] has no effect: {SLICES}",
+        f"Job train: metadata.annotations[kueue.x-k8s.io/priority-boost] has no effect: {boost}",
+        f"Job train: metadata.annotations[kueue.x-k8s.io/unheard-of] has no effect: {UNKNOWN}",
     ]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.missing_features import Asked, sentence
 from kueuelib.scheduler import reasons
 from kueuelib.scheduler.blockers import (
     AffinityMismatch,
@@ -99,3 +100,10 @@ def test_other_reasons_of_a_queue_have_a_short_form(reason: reasons.Reason, shor
 @pytest.mark.parametrize("message", ["", "LocalQueue red doesn't exist", "ClusterQueue q: stopped"])
 def test_any_other_message_is_kept(message: str) -> None:
     assert shorten(message) == message
+
+
+def test_a_missing_feature_is_named() -> None:
+    asked = [Asked("pod set main", "key", "magic"), Asked("the Workload", "key", "magic")]
+    assert shorten(sentence(asked)) == "no magic in this version"
+    more = sentence([*asked, Asked("the Workload", "other", "luck")])
+    assert shorten(more) == more

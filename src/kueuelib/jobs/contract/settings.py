@@ -107,6 +107,8 @@ class JobSettings:
         pods: which plain pods are queued.
         quota_release: when the quota of an evicted Workload is released; for groups of pods,
             `pods.group_release` decides.
+        admits_claims: whether devices of resource claims may be used, which no quota counts;
+            otherwise jobs that ask for some wait, and a warning says so.
     """
 
     frameworks: tuple[str, ...] = ("batch/job",)
@@ -124,6 +126,7 @@ class JobSettings:
     quota_release: QuotaReleaseStrategy = attrs.field(
         default=QuotaReleaseStrategy.ON_TERMINATION, converter=strategy
     )
+    admits_claims: bool = False
 
     def release_of(self, *, group: bool) -> QuotaReleaseStrategy:
         """When the quota of an evicted Workload is released; `group`: whether it is a group's."""

@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from kueuelib.api.meta import Obj, annotations_of, labels_of
+from kueuelib.api.missing_features import OF_JOBS
 from kueuelib.api.names import PARAMETER_PREFIX
 
 
@@ -28,8 +29,8 @@ class Difference:
 class TakenOver:
     """The keys of labels and annotations that a Workload takes over.
 
-    Parameters of ProvisioningRequests are always taken over. Given a Workload instead of a job, the
-    methods return what it has taken over.
+    Parameters of ProvisioningRequests and requests for missing features are always taken over.
+    Given a Workload instead of a job, the methods return what it has taken over.
     """
 
     labels: tuple[str, ...] = ()
@@ -45,7 +46,7 @@ class TakenOver:
             {
                 key: value
                 for key, value in annotations_of(obj).items()
-                if key in self.annotations or key.startswith(PARAMETER_PREFIX)
+                if key in self.annotations or key in OF_JOBS or key.startswith(PARAMETER_PREFIX)
             }
             for obj in objects
         )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kueuelib.api.meta import Obj, Resource, labels_of
+from kueuelib.api.missing_features import asked_by_template
 from kueuelib.api.names import PRIORITY_CLASS_LABEL, QUEUE_LABEL
 from kueuelib.api.pods import PodTemplateSpec
 from kueuelib.api.schema import struct_schema
@@ -15,7 +16,7 @@ from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, READY, webhook_path
 from kueuelib.jobs.webhooks.rules import with_default_class
-from kueuelib.jobs.webhooks.serving import admit_knowing_owners
+from kueuelib.jobs.webhooks.serving import admit_knowing_owners, warnings_about
 from kueuelib.runtime.webhook.admission import AdmissionRequest
 from kueuelib.runtime.webhook.conditions import new_or_changed
 from kueuelib.runtime.webhook.reviews import shape_with
@@ -28,6 +29,10 @@ SHAPE = shape_with(
 """The fields that are read from such an object."""
 COPIED = (QUEUE_LABEL, PRIORITY_CLASS_LABEL)
 """Labels that are copied from a parent to its pods."""
+_TEMPLATES = (
+    "spec.template",
+    *(f"spec.leaderWorkerTemplate.{name}Template" for name in ("leader", "worker")),
+)
 
 
 class TemplateWebhook:
@@ -54,7 +59,7 @@ class TemplateWebhook:
         """Serve both paths."""
         shapes = self._parts.integration.shapes
         owners = self._parts.owners
-        admit_knowing_owners(server, self.mutate_path, owners, self.mutate, shapes)
+        admit_knowing_owners(server, self.mutate_path, owners, self.mutate, shapes, self.warn)
         server.validate(self.validate_path, self.judge, shapes)
 
     def judge(self, new: Obj | None, old: Obj | None, _: AdmissionRequest) -> Sequence[FieldError]:
@@ -72,6 +77,19 @@ class TemplateWebhook:
         if written is named or not self._defaults_class(named, old):
             return written
         return self._write(with_default_class(named), old)
+
+    def warn(self, made: Obj, request: AdmissionRequest) -> Iterator[str]:
+        """A warning if the pods of a new object ask for missing features."""
+        if request.old_object is None and labels_of(made).get(QUEUE_LABEL):
+            admits_claims = self._parts.settings.admits_claims
+            yield from warnings_about(
+                asked
+                for path in _TEMPLATES
+                if (template := value(made, path)) is not None
+                for asked in asked_by_template(
+                    path.rpartition(".")[2], template, admits_claims=admits_claims
+                )
+            )
 
     def _defaults_class(self, obj: Obj, old: Obj | None) -> bool:
         """Whether an object gets the default class: a new one, or one that had a class before.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import attrs
 
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, labels_of
+from kueuelib.api.missing_features import asked_by_template
 from kueuelib.api.names import SUSPENDING_PARENT
+from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET
 from kueuelib.jobs.pods.facts import stands_for_group
 from kueuelib.jobs.pods.marks import gated
 from kueuelib.jobs.pods.metrics import PodMetrics
@@ -19,7 +21,7 @@ from kueuelib.jobs.pods.selection import is_selected
 from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.jobs.webhooks.manifests import webhook_path
 from kueuelib.jobs.webhooks.rules import validate_job, with_default_class
-from kueuelib.jobs.webhooks.serving import admit_knowing_owners
+from kueuelib.jobs.webhooks.serving import admit_knowing_owners, warnings_about
 from kueuelib.runtime.webhook.admission import AdmissionRequest, ValidationResult
 from kueuelib.runtime.webhook.server import WebhookServer
 
@@ -43,7 +45,7 @@ class PodWebhook:
         """Serve both paths."""
         shapes = self._parts.integration.shapes
         owners = self._parts.owners
-        admit_knowing_owners(server, self.mutate_path, owners, self.mutate, shapes)
+        admit_knowing_owners(server, self.mutate_path, owners, self.mutate, shapes, self.warn)
         server.validate(self.validate_path, self.judge, shapes)
 
     def mutate(self, obj: Obj, request: AdmissionRequest) -> Obj:
@@ -61,6 +63,13 @@ class PodWebhook:
         if not request.dry_run:
             self._metrics.gated(namespace)
         return gated(with_default_class(named) if self._defaults_class(obj) else named)
+
+    def warn(self, made: Obj, _: AdmissionRequest) -> Iterator[str]:
+        """A warning if a new pod is queued and asks for missing features."""
+        if is_managed(made):
+            admits_claims = self._parts.settings.admits_claims
+            asked = asked_by_template(DEFAULT_POD_SET, made, admits_claims=admits_claims)
+            yield from warnings_about(asked)
 
     def judge(
         self, new: Obj | None, old: Obj | None, request: AdmissionRequest

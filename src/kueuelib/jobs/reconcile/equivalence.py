@@ -20,10 +20,10 @@ from typing import Any
 
 from kueuelib.api.made_from import MADE_FROM, digest_of
 from kueuelib.api.meta import Obj, annotations_of
+from kueuelib.api.names import PARAMETER_PREFIX
 from kueuelib.api.quantity import Quantity
 from kueuelib.errors import InvalidQuantity
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
-from kueuelib.jobs.contract.taken_over import NOTHING_ELSE
 from kueuelib.workload.states import has_quota, status_of
 
 _COMPARED = ("tolerations", "initContainers", "containers")
@@ -72,7 +72,12 @@ def same_templates(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> boo
 
 def same_parameters(job: GenericJob, workload: Obj) -> bool:
     """Whether a Workload has the job's annotations for ProvisioningRequests, and no other."""
-    return NOTHING_ELSE.annotations_of([job.raw]) == NOTHING_ELSE.annotations_of([workload])
+    return _parameters(job.raw) == _parameters(workload)
+
+
+def _parameters(obj: Obj) -> Mapping[str, str]:
+    notes = annotations_of(obj)
+    return {key: notes[key] for key in notes if key.startswith(PARAMETER_PREFIX)}
 
 
 def is_made_from(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> bool:

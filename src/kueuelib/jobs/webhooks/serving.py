@@ -5,10 +5,21 @@ They are served even while the kind does not exist, so that no job bypasses them
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Iterable, Iterator
 
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, annotations_of
+from kueuelib.api.missing_features import (
+    Asked,
+    asked_by_keys,
+    asked_by_template,
+    of_jobs,
+    sentence,
+)
+from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract.capabilities import JobWithSkip
+from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.kinds.follower import KindFollower
@@ -21,6 +32,7 @@ from kueuelib.runtime.webhook.admission import (
     AdmissionRequest,
     RequestMutator,
     ValidationResult,
+    Warner,
     mutating,
 )
 from kueuelib.runtime.webhook.reviews import Shapes
@@ -60,7 +72,7 @@ class JobWebhook:
     def register(self, server: WebhookServer) -> None:
         """Serve both paths."""
         shapes = self._integration.shapes
-        admit_knowing_owners(server, self.mutate_path, self._owners, self.mutate, shapes)
+        admit_knowing_owners(server, self.mutate_path, self._owners, self.mutate, shapes, self.warn)
         server.validate(self.validate_path, self.judge, shapes)
 
     def mutate(self, obj: Obj, request: AdmissionRequest) -> Obj:
@@ -85,6 +97,15 @@ class JobWebhook:
             self._metrics.held_back(self._follower.kind)
         return made
 
+    def warn(self, made: Obj, request: AdmissionRequest) -> Iterator[str]:
+        """A warning if a new object is queued and asks for missing features."""
+        job, namespace = self._integration.job_type(made), request.namespace
+        labels = self._stores.namespace_labels(namespace)
+        if self._settings.manages(job.queue_name, labels) and not (
+            self._owners.is_child(made, namespace) or (isinstance(job, JobWithSkip) and job.skip())
+        ):
+            yield from warnings_about(asked_by_job(job, self._settings))
+
     def judge(
         self, new: Obj | None, old: Obj | None, request: AdmissionRequest
     ) -> ValidationResult:
@@ -107,11 +128,31 @@ class JobWebhook:
         return standing.why if standing is not None and standing.state in HELD_BACK else ""
 
 
+def asked_by_job(job: GenericJob, settings: JobSettings) -> Iterator[Asked]:
+    """The requests of a job for features that are missing; its rules are checked elsewhere."""
+    yield from asked_by_keys(f"the {job.resource.kind}", {}, of_jobs(annotations_of(job.raw)))
+    with contextlib.suppress(InvalidJob):
+        for one in job.pod_sets():
+            template = one.template
+            yield from asked_by_template(one.name, template, admits_claims=settings.admits_claims)
+
+
+def warnings_about(asked: Iterable[Asked]) -> Iterator[str]:
+    """A warning if an object asks for features that are missing."""
+    if text := sentence(asked):
+        yield f"it will wait: {text}"
+
+
 def admit_knowing_owners(
-    server: WebhookServer, path: str, owners: Owners, mutate: RequestMutator, shapes: Shapes
+    server: WebhookServer,
+    path: str,
+    owners: Owners,
+    mutate: RequestMutator,
+    shapes: Shapes,
+    warn: Warner | None = None,
 ) -> None:
-    """Serve the changes of `mutate`, once an object's owners are known."""
-    answer = mutating(mutate, with_request=True, pure=True)
+    """Serve the changes of `mutate`, and warnings about them, once an object's owners are known."""
+    answer = mutating(mutate, with_request=True, pure=True, warn=warn)
 
     @functools.wraps(mutate)
     async def handle(request: AdmissionRequest) -> Obj:

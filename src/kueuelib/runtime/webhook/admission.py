@@ -77,6 +77,8 @@ class ValidationResult:
 Mutator = Callable[[Obj], Obj]
 """The object with its defaults, as a new dict; the argument may be changed, it is a copy."""
 RequestMutator = Callable[[Obj, AdmissionRequest], Obj]
+Warner = Callable[[Obj, AdmissionRequest], Iterable[str]]
+"""(the result of a mutator, request) to the warnings for the user."""
 Validator = Callable[
     [Obj | None, Obj | None, AdmissionRequest], Sequence[FieldError] | ValidationResult
 ]
@@ -111,7 +113,11 @@ def parse_request(raw: Mapping[str, Any]) -> AdmissionRequest:
 
 
 def mutating(
-    mutator: Mutator | RequestMutator, *, with_request: bool = False, pure: bool = False
+    mutator: Mutator | RequestMutator,
+    *,
+    with_request: bool = False,
+    pure: bool = False,
+    warn: Warner | None = None,
 ) -> AdmissionHandler:
     """A handler that answers with the patch from the object to the result of `mutator`.
 
@@ -122,6 +128,7 @@ def mutating(
         mutator: the pure function.
         with_request: whether it takes the request as second argument.
         pure: whether it never changes its argument, which then is not copied.
+        warn: returns warnings about the result.
     """
 
     @functools.wraps(mutator)
@@ -133,11 +140,15 @@ def mutating(
             made = mutator(given, request) if with_request else mutator(given)  # type: ignore[call-arg]
         except (InvalidObject, ApiError) as error:
             return denied(error)
+        answer: Obj = {"allowed": True}
+        warnings = () if warn is None else [*warn(made, request)]
+        if warnings:
+            answer["warnings"] = shortened(warnings)
         patch = list(diff_json_patch(request.object, made))
         if not patch:
-            return {"allowed": True}
+            return answer
         encoded = base64.b64encode(orjson.dumps(patch)).decode()
-        return {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
+        return {**answer, "patchType": "JSONPatch", "patch": encoded}
 
     return handle
 

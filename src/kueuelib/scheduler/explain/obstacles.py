@@ -9,6 +9,7 @@ import attrs
 from kueuelib.api import conditions, kueue, names
 from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.missing_features import DEVICES, sentence
 from kueuelib.machinery.selectors import Op, Selector
 from kueuelib.scheduler.explain.creations import LabelNamespace, ServeCheck
 from kueuelib.scheduler.explain.own_changes import job_of
@@ -16,6 +17,7 @@ from kueuelib.scheduler.explain.rows import Fit, Row
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import (
     START,
+    FeaturesMissing,
     InvalidResources,
     LimitRangeViolated,
     LocalQueueFacts,
@@ -24,6 +26,11 @@ from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES
 from kueuelib.scheduler.pending.workload_info import gates_of, needs_of
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.reasons import Reason
+
+_WITHOUT_QUOTA = (
+    ", or set the feature gate KueueDRARejectWorkloadsWhenDRADisabled to false, so that devices "
+    "are used without quota"
+)
 
 
 @attrs.frozen
@@ -62,6 +69,10 @@ def _problems(world: World, key: ObjectKey, reason: Reason | None) -> Iterator[P
         job = job_of(workload) or subject
         problem = f"the annotation {names.ADMISSION_GATED_BY} names {', '.join(gates)}"
         yield Problem(job, problem, "see why the controllers that it names have not removed them")
+    if isinstance(reason, FeaturesMissing):
+        for one in reason.asked:
+            fix = f"submit it without {one.by}{_WITHOUT_QUOTA if one.feature == DEVICES else ''}"
+            yield Problem(subject, sentence([one]), fix)
     if isinstance(reason, InvalidResources | LimitRangeViolated):
         for item in reason.items:
             yield Problem(subject, item, "correct the requests and limits of its containers")

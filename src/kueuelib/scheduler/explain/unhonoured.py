@@ -6,7 +6,7 @@ meaning if it is known here. Known fields may have no effect under the given set
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 import attrs
@@ -15,25 +15,31 @@ from kueuelib.api import names
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.kueue import NEVER, ClusterQueue
 from kueuelib.api.meta import KubeObject, ObjectKey
+from kueuelib.api.missing_features import (
+    DEVICES,
+    KEYS,
+    OF_JOBS,
+    RECORDS,
+    SEVERAL_FLAVORS,
+    TOPOLOGY,
+)
 from kueuelib.api.pods import PodTemplateSpec
 from kueuelib.api.quotas import ONE
 from kueuelib.api.struct import Struct, json_name
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.pending.workload_info import holds_quota
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 
-_TOPOLOGY: Final = "topology-aware scheduling"
-_SLICES: Final = "elastic jobs by workload slices"
-_DEVICES: Final = "quota for devices of resource claims (DRA)"
 _MULTI: Final = "dispatch to other clusters (MultiKueue)"
 
 _OFF: Final = "is off, unless the manager's configuration says otherwise (--config)"
 _UNKNOWN_FIELDS: Final = {
-    "topologyRequest": _TOPOLOGY,
-    "topologyName": _TOPOLOGY,
-    "resourceClaims": _DEVICES,
-    "claims": _DEVICES,
-    "concurrentAdmissionPolicy": "admission in several flavors at once",
+    "topologyRequest": TOPOLOGY,
+    "topologyName": TOPOLOGY,
+    "resourceClaims": DEVICES,
+    "claims": DEVICES,
+    "concurrentAdmissionPolicy": SEVERAL_FLAVORS,
     "preemptionGates": "preemption that others release",
 }
 """The meaning of fields that the classes do not have, by the last part of their path."""
@@ -41,30 +47,12 @@ _UNKNOWN_FIELDS: Final = {
 _OF_PODS: Final = frozenset({"resourceClaims", "claims"})
 """The only unknown fields of pods that matter to quota."""
 
-_KEYS: Final = {
-    "podset-required-topology": _TOPOLOGY,
-    "podset-preferred-topology": _TOPOLOGY,
-    "podset-unconstrained-topology": _TOPOLOGY,
-    "podset-slice-required-topology": _TOPOLOGY,
-    "podset-slice-size": _TOPOLOGY,
-    "podset-group-name": _TOPOLOGY,
-    "elastic-job": _SLICES,
-    "workload-slice-name": _SLICES,
-    "workload-slice-replacement-for": _SLICES,
-    "priority-boost": "a priority that others adjust",
-    "multikueue-origin": _MULTI,
-}
-"""Queueing labels and annotations, without their domain."""
-
-_RECORDS: Final = frozenset(
-    {"cluster-queue-name", "local-queue-name", "podset", "workload", "workload-uid"}
-)
-"""Labels and annotations for the records of other managers, which do not request anything."""
 
 _DOMAIN: Final = f"{KUEUE}/"
 _KNOWN: Final = frozenset(
     value for value in vars(names).values() if isinstance(value, str) and value.startswith(_DOMAIN)
 )
+_SILENT: Final = (_KNOWN, RECORDS)
 _MULTI_CONTROLLER: Final = f"{KUEUE}/multikueue"
 _MOST_PLACES: Final = 5
 
@@ -99,29 +87,36 @@ def unhonoured_in(world: World, key: ObjectKey) -> tuple[Unhonoured, ...]:
     return tuple(dict.fromkeys(_in_world(world, key)))
 
 
-def unhonoured_keys(subject: str, metadata: Mapping[str, Any]) -> Iterator[Unhonoured]:
+def unhonoured_keys(
+    subject: str, metadata: Mapping[str, Any], waiting_for: Collection[str] = OF_JOBS
+) -> Iterator[Unhonoured]:
     """The labels and annotations without effect of an object.
 
     Args:
         subject: the object, as kind and name.
         metadata: its raw metadata.
+        waiting_for: those that make its workload wait, which is an effect.
     """
     for field in ("labels", "annotations"):
         for key in sorted(metadata.get(field) or {}):
-            name = key.removeprefix(_DOMAIN)
-            if name != key and key not in _KNOWN and name not in _RECORDS:
-                yield Unhonoured(subject, f"metadata.{field}[{key}]", _meaning(_KEYS.get(name)))
+            if key.startswith(_DOMAIN) and not any(key in each for each in (*_SILENT, waiting_for)):
+                meaning = _meaning(KEYS.get(key))
+                yield Unhonoured(subject, f"metadata.{field}[{key}]", meaning)
 
 
 def _in_world(world: World, key: ObjectKey) -> Iterator[Unhonoured]:
     workload = world.workloads[key]
-    subject = f"Workload {key}"
-    yield from unhonoured_keys(subject, attrs.asdict(workload.metadata, recurse=False))
+    subject, waiting_for = f"Workload {key}", () if holds_quota(workload) else KEYS
+    metadata = attrs.asdict(workload.metadata, recurse=False)
+    yield from unhonoured_keys(subject, metadata, waiting_for)
     for pod_set in workload.spec.pod_sets:
         place = f"{subject}, pod set {pod_set.name}"
         template = attrs.asdict(pod_set.template.metadata, recurse=False)
-        yield from unhonoured_keys(place, template)
-    yield from _in_spec(subject, workload)
+        yield from unhonoured_keys(place, template, waiting_for)
+    uses_claims = holds_quota(workload) or world.settings.resources.admits_claims
+    yield from (
+        one for one in _in_spec(subject, workload) if uses_claims or one.meaning != _UNCOUNTED
+    )
     yield from _past_usage(world, key)
     local = world.local_queue_of(workload)
     if local is not None:
@@ -217,3 +212,6 @@ def _list(subjects: list[str]) -> str:
 
 def _meaning(purpose: str | None) -> str:
     return f"this version has no {purpose}" if purpose else "this version does not know it"
+
+
+_UNCOUNTED: Final = _meaning(DEVICES)

@@ -6,7 +6,7 @@ never changed: queues, cycles and charges use the same values.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 
 from kueuelib.api import conditions, names
@@ -19,13 +19,18 @@ from kueuelib.api.kueue import (
     Workload,
 )
 from kueuelib.api.meta import ObjectKey, is_true
+from kueuelib.api.missing_features import Asked, asked_by_claims, asked_by_keys
 from kueuelib.scheduler.condition_reasons import (
     PENDING_EVALUATION,
     REPORTED,
     VERDICTS,
     WAITING_FOR_PREEMPTED,
 )
-from kueuelib.scheduler.object_reasons import InvalidResources, LimitRangeViolated
+from kueuelib.scheduler.object_reasons import (
+    FeaturesMissing,
+    InvalidResources,
+    LimitRangeViolated,
+)
 from kueuelib.scheduler.ordering import EVICTION, QueueOrder, queue_order
 from kueuelib.scheduler.pending.limit_ranges import LimitSummary
 from kueuelib.scheduler.pending.requests import (
@@ -49,7 +54,7 @@ from kueuelib.scheduler.values import value
 _GO_TO_THE_BACK = (names.REASON_PODS_READY_TIMEOUT, names.REASON_ADMISSION_CHECK)
 """Evictions caused by the workload itself: it loses its place and may have to back off.
 """
-
+_WORKLOAD = "the Workload"
 
 Shape = str
 """Workloads of one ClusterQueue with equal shapes get equal verdicts from equal states."""
@@ -162,12 +167,17 @@ def _eviction(workload: Workload) -> tuple[str, str, float] | None:
 class Needs:
     """What a Workload asks for.
 
-    Attributes are those of `WorkloadInfo`.
+    Attributes:
+        pod_sets: as in `WorkloadInfo`.
+        invalid: why its requests cannot be admitted with any quota, or None.
+        shape: as in `WorkloadInfo`.
+        asked: the requests of its pod sets for features that are missing.
     """
 
     pod_sets: tuple[PodSetNeeds, ...]
     invalid: Reason | None
     shape: Shape
+    asked: tuple[Asked, ...] = ()
 
 
 def needs_of(
@@ -187,11 +197,13 @@ def needs_of(
     reclaimable = reclaimable_of(workload)
     excessive: list[str] = []
     outside: list[str] = []
+    asked: list[Asked] = []
     pod_sets = []
     for pod_set in workload.spec.pod_sets:
         request = _request(pod_set, limits, runtime_classes)
         excessive += excessive_requests(pod_set.name, request)
         outside += limit_range_violations(pod_set.name, request, limits)
+        asked += _asked(pod_set, rules)
         count = max(0, pod_set.count - reclaimable.get(pod_set.name, 0))
         per_pod = rules.counted(request.per_pod)
         pod_sets.append(PodSetNeeds(pod_set.name, count, pod_set.min_count, per_pod, pod_set))
@@ -200,7 +212,15 @@ def needs_of(
         invalid = InvalidResources(tuple(excessive))
     elif outside:
         invalid = LimitRangeViolated(tuple(outside))
-    return Needs(tuple(pod_sets), invalid, _shape(workload, pod_sets))
+    return Needs(tuple(pod_sets), invalid, _shape(workload, pod_sets), tuple(asked))
+
+
+def _asked(pod_set: PodSet, rules: ResourceRules) -> Iterator[Asked]:
+    """The requests of a pod set for features that are missing."""
+    meta, subject = pod_set.template.metadata, f"pod set {pod_set.name}"
+    yield from asked_by_keys(subject, meta.labels, meta.annotations)
+    if not rules.admits_claims:
+        yield from asked_by_claims(subject, pod_set.template.spec.extra.get("resourceClaims"))
 
 
 def workload_info(
@@ -216,16 +236,20 @@ def workload_info(
     """
     key = workload.key
     checks = workload.status.admission_checks
+    meta, invalid, shape = workload.metadata, needs.invalid, needs.shape
+    asked = (*asked_by_keys(_WORKLOAD, meta.labels, meta.annotations), *needs.asked)
+    if asked:
+        invalid, shape = FeaturesMissing(asked), f"{shape} {asked}"
     return WorkloadInfo(
         workload,
         ObjectKey(key.namespace, workload.spec.queue_name),
         workload.spec.priority or 0,
         order_of(workload, timestamp, by_age=by_age),
         needs.pod_sets,
-        needs.invalid,
+        invalid,
         _not_before(workload),
         tuple([one.name for one in checks if one.state in (CHECK_RETRY, CHECK_REJECTED)]),
-        needs.shape,
+        shape,
         key,
         workload.metadata.uid,
     )

@@ -42,11 +42,14 @@ class ResourceRules:
         transformations: by the name of the input.
         ignores_undeclared: whether a resource that a ClusterQueue does not cover is left unchecked
             (`quotaCheckStrategy: IgnoreUndeclared`); otherwise no Workload that requests it fits.
+        admits_claims: whether Workloads may use devices of resource claims, which no quota counts;
+            otherwise they wait (gate KueueDRARejectWorkloadsWhenDRADisabled).
     """
 
     excluded_prefixes: tuple[str, ...] = ()
     transformations: Mapping[str, Transformation] = attrs.field(factory=dict)
     ignores_undeclared: bool = False
+    admits_claims: bool = False
 
     def excludes(self, resource: str) -> bool:
         """Whether a resource does not count."""

@@ -262,6 +262,25 @@ def test_fewer_pods_reclaimable_ones_and_an_edit_go_together(build):
     assert pod_set["template"]["spec"]["nodeSelector"] == {"own": "a"}
 
 
+ELASTIC = "kueue.x-k8s.io/elastic-job"
+
+
+def test_a_request_for_a_missing_feature_comes_and_goes_with_the_job(build):
+    asking, plain = build.job(annotations={ELASTIC: "true"}), build.job()
+    change, *_ = plan(build.situation(asking, build.workload(plain)))
+    assert change.new["metadata"]["annotations"] == {ELASTIC: "true"}
+    change, *_ = plan(build.situation(plain, change.new))
+    assert not change.new["metadata"].get("annotations")
+
+
+def test_a_request_for_a_missing_feature_costs_nobody_a_reservation(build):
+    """A manager that did not know it may have reserved quota just before an update."""
+    asking = build.job(annotations={ELASTIC: "true"})
+    held = build.workload(build.job(), reserved=True)
+    commands = plan(build.situation(asking, held))
+    assert not any(isinstance(each, PatchStatus) for each in commands)
+
+
 PARAMETER = "provreq.kueue.x-k8s.io/limit"
 
 

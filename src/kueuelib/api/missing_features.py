@@ -1,0 +1,134 @@
+"""Features of Kueue that this version does not have, and how objects ask for them.
+
+A Workload that asks for one waits, and its condition says why, so that nobody relies on something
+that does not happen. docs/fields.md lists the labels and annotations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+
+from kueuelib.api.kinds import KUEUE
+from kueuelib.api.meta import Obj, annotations_of, labels_of
+
+TOPOLOGY: Final = "topology-aware scheduling"
+SLICES: Final = "elastic jobs by workload slices"
+DEVICES: Final = "quota for devices of resource claims (DRA)"
+SEVERAL_FLAVORS: Final = "admission in several flavors at once"
+FORCED_DELETION: Final = "forced deletion of pods that do not terminate"
+BOOST: Final = "priority that others adjust"
+
+OF_JOBS: Final[Mapping[str, str]] = {
+    f"{KUEUE}/podset-required-topology": TOPOLOGY,
+    f"{KUEUE}/podset-preferred-topology": TOPOLOGY,
+    f"{KUEUE}/podset-unconstrained-topology": TOPOLOGY,
+    f"{KUEUE}/podset-slice-required-topology": TOPOLOGY,
+    f"{KUEUE}/podset-slice-required-topology-constraints": TOPOLOGY,
+    f"{KUEUE}/podset-slice-size": TOPOLOGY,
+    f"{KUEUE}/podset-group-name": TOPOLOGY,
+    f"{KUEUE}/elastic-job": SLICES,
+    f"{KUEUE}/safe-to-forcefully-delete": FORCED_DELETION,
+}
+"""Annotations of jobs and pod templates that ask for a feature, with its name."""
+OF_WORKLOADS: Final[Mapping[str, str]] = {
+    f"{KUEUE}/workload-slice-replacement-for": SLICES,
+    f"{KUEUE}/workload-allowed-resource-flavors": SEVERAL_FLAVORS,
+    f"{KUEUE}/concurrent-admission-parent": SEVERAL_FLAVORS,
+    f"{KUEUE}/priority-boost": BOOST,
+}
+"""The same for labels and annotations that others write on Workloads."""
+KEYS: Final[Mapping[str, str]] = {**OF_JOBS, **OF_WORKLOADS}
+
+RECORDS: Final = frozenset(
+    {
+        *(f"{KUEUE}/{name}" for name in ("cluster-queue-name", "local-queue-name", "podset")),
+        *(f"{KUEUE}/{name}" for name in ("workload", "workload-uid", "workload-slice-name")),
+        *(f"{KUEUE}/{name}" for name in ("job-owner-gvk", "job-owner-name")),
+        *(f"{KUEUE}/{name}" for name in ("multikueue-origin", "multikueue-origin-uid")),
+        f"{KUEUE}/multikueue-worker-workload-pod",
+        *(f"{KUEUE}/pod-group-pod-index{suffix}" for suffix in ("", "-label")),
+        f"{KUEUE}/pod-index-offset",
+        *(f"{KUEUE}/raycluster-{name}" for name in ("generation", "podset-replica-sizes")),
+    }
+)
+"""Labels and annotations that other managers write for themselves; they ask for nothing."""
+
+_NOTHING: Final = frozenset({"", "false", "0"})
+"""Values that ask for nothing."""
+_CLAIMS: Final = "resourceClaims"
+
+
+@attrs.frozen
+class Asked:
+    """A request for a feature that is missing.
+
+    Attributes:
+        subject: what asks, for example `pod set main`.
+        by: the key or field that asks.
+        feature: the feature.
+    """
+
+    subject: str
+    by: str
+    feature: str
+
+
+def asked_by_keys(
+    subject: str, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> Iterator[Asked]:
+    """The requests in labels and annotations.
+
+    Args:
+        subject: what has them.
+        labels: of an object or a pod template.
+        annotations: of the same.
+    """
+    for values in (labels, annotations):
+        if values:
+            for key in sorted(KEYS.keys() & values.keys()):
+                if values[key] not in _NOTHING:
+                    yield Asked(subject, key, KEYS[key])
+
+
+def of_jobs(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """The requests among the annotations of a job, which its Workload takes over."""
+    return {key: annotations[key] for key in OF_JOBS.keys() & annotations.keys()}
+
+
+def asked_by_claims(subject: str, claims: Iterable[Mapping[str, Any]] | None) -> Iterator[Asked]:
+    """The requests for devices.
+
+    Args:
+        subject: what has the claims.
+        claims: the raw `resourceClaims` of a pod spec.
+    """
+    for claim in claims or ():
+        yield Asked(subject, f"{_CLAIMS}[{claim.get('name', '')}]", DEVICES)
+
+
+def asked_by_template(pod_set: str, template: Obj, *, admits_claims: bool) -> Iterator[Asked]:
+    """The requests of a raw pod template, or of a raw pod.
+
+    Args:
+        pod_set: the name of its pod set.
+        template: the template.
+        admits_claims: whether devices may be used without quota.
+    """
+    subject, meta = f"pod set {pod_set}", {"metadata": template.get("metadata") or {}}
+    yield from asked_by_keys(subject, labels_of(meta), annotations_of(meta))
+    if not admits_claims:
+        yield from asked_by_claims(subject, (template.get("spec") or {}).get(_CLAIMS))
+
+
+def sentence(asked: Iterable[Asked]) -> str:
+    """One clause per feature, with everything that asks for it."""
+    by_feature: dict[str, list[str]] = {}
+    for one in asked:
+        by_feature.setdefault(one.feature, []).append(f"{one.by} of {one.subject}")
+    return "; ".join(
+        f"this version has no {feature}, requested by {', '.join(dict.fromkeys(each))}"
+        for feature, each in by_feature.items()
+    )

@@ -1,0 +1,131 @@
+"""A request for a feature that is missing: a warning, a reason, and the way on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rest import JOBS, WORKLOADS, Obj, Rest, condition, eventually, job, queues
+from warm import Processes, kueuelib
+
+from kueuelib.testing.processes import LocalCluster
+
+PODS = "/api/v1/namespaces/default/pods"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+TOPOLOGY = "kueue.x-k8s.io/podset-required-topology"
+NO_TOPOLOGY = "this version has no topology-aware scheduling, requested by"
+NO_QUOTA = "this version has no quota for devices of resource claims (DRA), requested by"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    with Processes(tmp_path) as processes:
+        found = LocalCluster(processes, frameworks=("batch/job", "pod", "deployment"))
+        found.start()
+        yield found
+
+
+def in_rack(made: Obj) -> Obj:
+    """The object with a request in its pod template."""
+    made["spec"]["template"]["metadata"]["annotations"][TOPOLOGY] = "rack"
+    return made
+
+
+def with_claims(made: Obj) -> Obj:
+    """The Job with devices of a template that does not exist."""
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "missing"}]
+    made["spec"]["template"]["spec"]["resourceClaims"] = claims
+    return made
+
+
+def reason(rest: Rest, kind: str, name: str) -> tuple[str, str]:
+    """Why the Workload of an object waits."""
+
+    def found() -> tuple[str, str]:
+        owned = [
+            one
+            for one in rest.items(WORKLOADS)
+            for ref in one["metadata"]["ownerReferences"]
+            if (ref["kind"], ref["name"]) == (kind, name)
+        ]
+        assert len(owned) == 1
+        reserved = condition(owned[0], "QuotaReserved")
+        return reserved["reason"], reserved["message"]
+
+    return eventually(found)
+
+
+def test_a_request_is_warned_about_waits_and_holds_nobody_else_up(
+    cluster: LocalCluster, rest: Rest
+) -> None:
+    queues(rest, cpu=3)
+    rest.create(JOBS, in_rack(job("rack", seconds=600)))
+    (warning,) = rest.warnings
+    assert f"it will wait: {NO_TOPOLOGY} {TOPOLOGY} of pod set main" in warning
+    rest.create(JOBS, with_claims(job("gpu", seconds=600)))
+    (warning,) = rest.warnings
+    assert f"it will wait: {NO_QUOTA} resourceClaims[gpu] of pod set main" in warning
+    elastic = job("elastic", seconds=600)
+    elastic["metadata"]["annotations"] = {"kueue.x-k8s.io/elastic-job": "true"}
+    rest.create(JOBS, elastic)
+    (warning,) = rest.warnings
+    assert "requested by kueue.x-k8s.io/elastic-job of the Job" in warning
+    rest.create(JOBS, job("plain", seconds=600))
+    assert rest.warnings == []
+    eventually(lambda: not rest.get(f"{JOBS}/plain")["spec"]["suspend"])
+
+    text = f"{NO_TOPOLOGY} {TOPOLOGY} of pod set main"
+    assert reason(rest, "Job", "rack") == ("NoMatchingFlavor", text)
+    text = f"{NO_QUOTA} resourceClaims[gpu] of pod set main"
+    assert reason(rest, "Job", "gpu") == ("Misconfigured", text)
+    code, text = reason(rest, "Job", "elastic")
+    assert (code, "elastic-job of the Workload" in text) == ("Misconfigured", True)
+
+    options = ("--kubeconfig", cluster.kubeconfig, "-o", "json")
+    items = json.loads(kueuelib("pending", *options).stdout)["items"]
+    listed = {one["owner"]: one["why"] for one in items}
+    assert listed == {
+        "Job/rack": "no topology-aware scheduling in this version",
+        "Job/gpu": "no quota for devices of resource claims (DRA) in this version",
+        "Job/elastic": "no elastic jobs by workload slices in this version",
+    }
+    told = kueuelib("explain", "job/rack", "--kubeconfig", cluster.kubeconfig).stdout
+    assert f"It waits: NoMatchingFlavor: {NO_TOPOLOGY}" in told
+    assert f"submit it without {TOPOLOGY}" in told
+
+    rest.merge(
+        f"{JOBS}/elastic", {"metadata": {"annotations": {"kueue.x-k8s.io/elastic-job": None}}}
+    )
+    eventually(lambda: not rest.get(f"{JOBS}/elastic")["spec"]["suspend"])
+    template = {"metadata": {"annotations": {TOPOLOGY: None}}}
+    rest.merge(f"{JOBS}/rack", {"spec": {"template": template}})
+    eventually(lambda: not rest.get(f"{JOBS}/rack")["spec"]["suspend"])
+    assert rest.get(f"{JOBS}/gpu")["spec"]["suspend"]
+
+
+def test_pods_ask_as_well(cluster: LocalCluster, rest: Rest) -> None:
+    queues(rest, cpu=3)
+    template = in_rack(job("any", seconds=600))["spec"]["template"]
+    labels = {"kueue.x-k8s.io/queue-name": "team"}
+    meta = {"name": "rack", "labels": labels, "annotations": template["metadata"]["annotations"]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
+    rest.create(PODS, pod)
+    (warning,) = rest.warnings
+    assert f"{NO_TOPOLOGY} {TOPOLOGY} of pod set main" in warning
+    assert reason(rest, "Pod", "rack")[0] == "NoMatchingFlavor"
+
+    template = {**template, "spec": {**template["spec"], "restartPolicy": "Always"}}
+    template["metadata"]["labels"] = {"app": "a"}
+    rest.create(
+        DEPLOYMENTS,
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "served", "labels": labels},
+            "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template},
+        },
+    )
+    (warning,) = rest.warnings
+    assert f"{NO_TOPOLOGY} {TOPOLOGY} of pod set template" in warning
