@@ -30,6 +30,7 @@ FLAVORS = {
     "plain": {"spec": {}},
 }
 OWN_TEMPLATE = {"containers": [{"name": "c"}], "nodeSelector": {"arch": "arm"}}
+OTHERS = "example.com/licenses.0123456789"
 MOST_PLANS = 30
 
 
@@ -168,6 +169,10 @@ class Server:
             self._put(job)
 
 
+def is_in_use(workload: dict[str, Any]) -> bool:
+    return f"{KUEUE}/resource-in-use" in workload["metadata"]["finalizers"]
+
+
 def ended(job: dict[str, Any]) -> bool:
     conditions = job.get("status", {}).get("conditions", ())
     return any(entry["type"] in ("Complete", "Failed") for entry in conditions)
@@ -224,18 +229,23 @@ class JobLife(RuleBasedStateMachine):
     def _check_settled(self):
         job, workloads = self.server.job, list(self.server.workloads.values())
         if job is None:
-            assert not any(wl["metadata"]["finalizers"] for wl in workloads)
+            assert not any(map(is_in_use, workloads))
             return
         done = ended(job)
         mine = [wl for wl in workloads if owned_by(wl, job["metadata"]["uid"])]
+        kept = [wl for wl in mine if states.is_deleted(wl) and not is_in_use(wl)]
+        mine = [wl for wl in mine if wl not in kept]
         assert len(mine) <= 1
         if done:
-            assert all(not wl["metadata"]["finalizers"] for wl in mine)
+            assert not any(map(is_in_use, mine))
             return
+        if kept and not mine:
+            assert job["spec"]["suspend"] is True
+            return  # it waits until others let the Workload go, which has the name of the next one
         (workload,) = mine
         assert not workload["metadata"].get("deletionTimestamp")
         if states.is_finished(workload):
-            assert not workload["metadata"]["finalizers"]
+            assert not is_in_use(workload)
             return
         assert workload["spec"]["podSets"][0]["count"] == self.wanted
         if states.is_admitted(workload):
@@ -309,6 +319,21 @@ class JobLife(RuleBasedStateMachine):
             changed = copy.deepcopy(workload)
             uid = f"wl-{next(self.server.uids)}"
             changed["metadata"].update(name=uid, uid=uid)
+            self.server._put(changed)
+
+    @rule(last=st.booleans())
+    def others_keep_a_workload(self, last):
+        for workload in list(self.server.workloads.values())[-1 if last else 0 :][:1]:
+            changed, finalizers = copy.deepcopy(workload), workload["metadata"]["finalizers"]
+            if OTHERS not in finalizers and not states.is_deleted(workload):
+                changed["metadata"]["finalizers"] = [*finalizers, OTHERS]
+                self.server._put(changed)
+
+    @rule()
+    def others_let_all_workloads_go(self):
+        for workload in list(self.server.workloads.values()):
+            changed, finalizers = copy.deepcopy(workload), workload["metadata"]["finalizers"]
+            changed["metadata"]["finalizers"] = [each for each in finalizers if each != OTHERS]
             self.server._put(changed)
 
     @precondition(lambda self: self.server.job and self.server.job["spec"]["suspend"])

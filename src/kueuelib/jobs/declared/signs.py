@@ -193,6 +193,10 @@ def check_sign(argument: str, sign: Any) -> None:
         check_path(argument, sign.path, many=True, rooted=True)
         if not isinstance(sign.wanted, tuple) or not sign.wanted:
             raise ValueError(f"{argument}: equals({sign.path!r}, ...) needs the wanted values")
+        if any(each is None for each in sign.wanted):
+            raise ValueError(
+                f"{argument}: equals({sign.path!r}, None): absent fields equal nothing"
+            )
     elif isinstance(sign, Enough):
         if not isinstance(sign.paths, tuple) or not sign.paths:
             raise ValueError(f"{argument}: enough(...) needs the paths of the numbers")

@@ -91,6 +91,10 @@ def test_pods_that_cannot_be_are_refused(wrong: dict[str, Any], named: str) -> N
         ({"succeeded": ["status.ok", 3]}, "succeeded[1]=3 is not a sign"),
         ({"active": "status..active"}, "active='status..active' is not a path"),
         ({"ready": equals("status.phase")}, "ready: equals('status.phase', ...) needs"),
+        (
+            {"ready": equals("status.phase", "Up", None)},
+            "equals('status.phase', None): absent fields",
+        ),
         ({"ready": equals("status..phase", 1)}, "ready='status..phase' is not a path"),
         ({"ready": enough()}, "ready: enough(...) needs the paths"),
         ({"ready": enough("a..b")}, "ready='a..b' is not a path"),
