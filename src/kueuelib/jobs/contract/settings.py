@@ -93,7 +93,8 @@ class JobSettings:
         manage_jobs_without_queue_name: whether every job of an enabled kind is queued.
         namespace_selector: the raw selector of the namespaces where jobs are managed.
         partial_admission: whether jobs may run with fewer pods than they ask for.
-        wait_for_pods_ready: whether Workloads report if their pods are ready.
+        wait_for_pods_ready: whether all Workloads report if their pods are ready; otherwise only
+            those that have such a report already.
         pods_ready_recovery: whether PodsReady turns False again when a pod of a running job fails;
             without it, it stays True while the Workload is admitted.
         workers: how many objects are reconciled at a time, by `Kind.group`; `WORKERS` by default.

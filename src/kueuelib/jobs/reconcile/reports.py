@@ -134,10 +134,15 @@ def _asked(workload: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _pods_ready(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
-    if not situation.settings.wait_for_pods_ready:
-        return ()
+    """Reports whether the pods are ready, if that is waited for.
+
+    Otherwise a condition from before stays true: the Go manager writes it by default, under the
+    names of two managers.
+    """
     recovery = situation.settings.pods_ready_recovery
     old = find_condition(states.status_of(workload).get("conditions"), PODS_READY)
+    if not old and not situation.settings.wait_for_pods_ready:
+        return ()
     status, reason, message = pods_ready_state(
         old if _is_of_this_turn(workload, old) else {},
         admitted=states.is_admitted(workload),
@@ -162,6 +167,7 @@ def _pods_ready(situation: Situation, job: GenericJob, workload: Obj) -> tuple[C
             "apply",
             {"conditions": [condition]},
             f"{JOB_MANAGER_PREFIX}{PODS_READY}",
+            force=True,
         ),
     )
 

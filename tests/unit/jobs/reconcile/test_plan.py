@@ -716,60 +716,6 @@ def test_reclaimable_pods_never_shrink_while_quota_is_held(build):
     assert plan(build.situation(build.started(job, active=2), workload)) == ()
 
 
-@pytest.mark.parametrize(
-    ("status", "admitted", "expected"),
-    [
-        ({}, True, ("False", "WaitForStart")),
-        ({"ready": 1}, True, ("False", "WaitForStart")),
-        ({"succeeded": 1}, True, ("False", "WaitForStart")),
-        ({"ready": 2}, True, ("True", "Started")),
-        ({"ready": 1, "succeeded": 1}, True, ("True", "Started")),
-        ({"succeeded": 2}, True, ("True", "Started")),
-        ({"ready": 2}, False, ("False", "WaitForStart")),
-    ],
-)
-def test_pods_ready_is_told(build, status, admitted, expected):
-    job = build.job(parallelism=2)
-    workload = build.workload(job, admitted=admitted)
-    running = build.started(job, **status) if admitted else build.job(parallelism=2, status=status)
-    settings = JobSettings(wait_for_pods_ready=True)
-    commands = plan(build.situation(running, workload, settings=settings))
-    told = commands[-1].status["conditions"][0]
-    assert (told["status"], told["reason"]) == expected
-    assert "PodsReady" not in str(writes(plan(build.situation(running, workload)))), "a setting"
-
-
-def test_a_job_that_is_not_admitted_is_not_asked_whether_its_pods_are_ready(build):
-    class Unready(BatchJob):
-        def pods_ready(self):
-            raise AssertionError("there are no pods yet")
-
-    job = build.job()
-    settings = JobSettings(wait_for_pods_ready=True)
-    waiting = build.situation(job, build.workload(job), settings=settings)
-    (told,) = plan(attrs.evolve(waiting, job=Unready(job)))
-    assert told.status["conditions"][0]["reason"] == "WaitForStart"
-
-
-@pytest.mark.parametrize("recovery", [True, False])
-def test_a_failed_pod_is_noticed_when_recovery_is_watched(build, recovery):
-    job = build.job(parallelism=2)
-    workload = build.workload(job, admitted=True)
-    workload["status"]["conditions"].append(
-        {
-            "type": "PodsReady",
-            "status": "True",
-            "reason": "Started",
-            "message": "",
-            "lastTransitionTime": "2024-01-01T00:00:00Z",
-        }
-    )
-    settings = JobSettings(wait_for_pods_ready=True, pods_ready_recovery=recovery)
-    commands = plan(build.situation(build.started(job, ready=1), workload, settings=settings))
-    told = [found.status["conditions"][0]["reason"] for found in commands]
-    assert told == (["WaitForRecovery"] if recovery else [])
-
-
 def test_a_plan_depends_on_nothing_but_its_situation(build):
     job = build.job()
     situation = build.situation(build.started(job, active=3), build.workload(job))
