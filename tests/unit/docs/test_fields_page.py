@@ -6,17 +6,20 @@ import ast
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 import kueuelib
-from kueuelib.api.crd import KINDS
+from kueuelib.api.crd import KINDS, crd
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.missing_features import KEYS, RECORDS
+from kueuelib.embedded.schema.structural import StructuralSchema
 from kueuelib.scheduler.explain.unhonoured import unhonoured_keys
 
 from .field_table import (
+    FACTS,
     HONOURED,
     IGNORED,
     OWN,
@@ -57,8 +60,25 @@ def test_an_honoured_field_is_read_outside_of_the_api(kind: str) -> None:
         assert re.search(rf"\.{attribute}\b|\"{name}\"", text), f"{path} is read by nobody"
 
 
-def _upstream() -> dict[str, set[tuple[str, str]]]:
-    """The fields of Kueue's own CRDs, each with its version, by kind."""
+def _known() -> dict[str, set[tuple[str, str]]]:
+    """The fields of today's Kueue, each with its version, by kind."""
+    facts = yaml.safe_load(FACTS.with_name("fields.yaml").read_text("utf-8"))
+    return {
+        kind: {
+            (path, version)
+            for named, paths in found.items()
+            for path in paths
+            for version in (VERSIONS if named == "both" else (named,))
+        }
+        for kind, found in facts.items()
+    }
+
+
+UPSTREAM = _known()
+
+
+def _of_crds() -> dict[str, set[tuple[str, str]]]:
+    """The fields of Kueue's own CRDs."""
     found: dict[str, set[tuple[str, str]]] = {}
     for path in Path(KUEUE_CRDS).glob("*.yaml"):
         for one in yaml.safe_load_all(path.read_text()):
@@ -70,9 +90,33 @@ def _upstream() -> dict[str, set[tuple[str, str]]]:
 
 
 @pytest.mark.skipif(not KUEUE_CRDS, reason="KUEUE_CRDS does not name config/components/crd/bases")
+def test_the_known_fields_are_those_of_the_crds_of_kueue() -> None:
+    assert _of_crds() == UPSTREAM
+
+
+def test_the_page_names_every_kind_of_kueue_that_is_not_served() -> None:
+    missing = sorted(UPSTREAM.keys() - {*KINDS})
+    assert missing == ["MultiKueueCluster", "MultiKueueConfig", "Topology"]
+    (sentence,) = re.findall(r"There are no ([^.]*) kinds\.", page())
+    assert sorted(re.findall("`(.*?)`", sentence)) == missing
+
+
+@pytest.mark.parametrize("kind", UNSERVED)
+def test_what_is_not_served_is_refused_as_unknown(kind: str) -> None:
+    for version in crd(kind)["spec"]["versions"]:
+        schema = StructuralSchema.of(version["schema"]["openAPIV3Schema"])
+        for path, named, _ in UNSERVED[kind]:
+            if named not in ("both", version["name"]):
+                continue
+            value: Any = {}
+            for name in reversed(path.split(".")):
+                value = {name.removesuffix("[]"): [value] if name.endswith("[]") else value}
+            assert schema.prune(value) == [path.replace("[]", "[0]")]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_page_has_every_field_of_kueue_and_says_which_ones_are_ours(kind: str) -> None:
-    theirs = _upstream()[kind]
+    theirs = UPSTREAM[kind]
     ours = {(path, one) for path, versions in fields(kind).items() for one in versions}
     own = {(path, one) for (of, path), found in OWN.items() if of == kind for one in found}
     assert ours - theirs == own
