@@ -44,8 +44,7 @@ KEYS: Final[Mapping[str, str]] = {**OF_JOBS, **OF_WORKLOADS}
 
 RECORDS: Final = frozenset(
     {
-        *(f"{KUEUE}/{name}" for name in ("cluster-queue-name", "local-queue-name", "podset")),
-        *(f"{KUEUE}/{name}" for name in ("workload", "workload-uid", "workload-slice-name")),
+        *(f"{KUEUE}/{name}" for name in ("workload-uid", "workload-slice-name")),
         *(f"{KUEUE}/{name}" for name in ("job-owner-gvk", "job-owner-name")),
         *(f"{KUEUE}/{name}" for name in ("multikueue-origin", "multikueue-origin-uid")),
         f"{KUEUE}/multikueue-worker-workload-pod",

@@ -22,6 +22,9 @@ MANAGED_LABEL: Final = f"{KUEUE}/managed"
 MAX_EXECUTION_LABEL: Final = f"{KUEUE}/max-exec-time-seconds"
 GROUP_LABEL: Final = f"{KUEUE}/pod-group-name"
 GROUP_ROLE_LABEL: Final = f"{KUEUE}/pod-group-role"
+POD_SET_LABEL: Final = f"{KUEUE}/podset"
+CLUSTER_QUEUE_LABEL: Final = f"{KUEUE}/cluster-queue-name"
+LOCAL_QUEUE_LABEL: Final = f"{KUEUE}/local-queue-name"
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 DEFAULT_NAMESPACE: Final = "default"
@@ -44,6 +47,11 @@ COMPONENT_INDEX: Final = f"{KUEUE}/component-workload-index"
 ROLE_HASH: Final = f"{KUEUE}/role-hash"
 RETRIABLE_IN_GROUP: Final = f"{KUEUE}/retriable-in-group"
 IS_GROUP_WORKLOAD: Final = f"{KUEUE}/is-group-workload"
+WORKLOAD_ANNOTATION: Final = f"{KUEUE}/workload"
+ORIGIN_KEYS: Final = frozenset(
+    {POD_SET_LABEL, CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL, WORKLOAD_ANNOTATION}
+)
+"""Labels and annotations that a start writes on pods."""
 PARAMETER_PREFIX: Final = f"provreq.{KUEUE}/"
 """Annotations of a Workload with this prefix become parameters of its ProvisioningRequests."""
 

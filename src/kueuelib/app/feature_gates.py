@@ -19,6 +19,9 @@ PARTIAL_ADMISSION: Final = "PartialAdmission"
 FLAVOR_FUNGIBILITY: Final = "FlavorFungibility"
 PRIORITY_SORTING: Final = "PrioritySortingWithinCohort"
 PRIORITY_DEFAULTING: Final = "WorkloadPriorityClassDefaulting"
+QUEUE_LABELS: Final = "AssignQueueLabelsForPods"
+TOPOLOGY: Final = "TopologyAwareScheduling"
+"""Without it, the Go manager does not write on pods which Workload they belong to."""
 FAST_GROUP_RELEASE: Final = "FastQuotaReleaseInPodIntegration"
 SPARK_FRAMEWORK: Final = "sparkoperator.k8s.io/sparkapplication"
 
@@ -32,6 +35,7 @@ FREE: Final = frozenset(
         PRIORITY_SORTING,
         PRIORITY_DEFAULTING,
         REJECT_CLAIMS,
+        QUEUE_LABELS,
     }
 )
 """Gates that may be true or false; there is a setting for each."""
@@ -78,7 +82,7 @@ OFF: Final[Mapping[str, str]] = {
             "TASReplaceNodeOnPodTermination",
             "TASRespectNodeAffinityPreferred",
             "TASValidateWorkloadSliceSize",
-            "TopologyAwareScheduling",
+            TOPOLOGY,
         ),
         _TAS,
     ),
@@ -162,7 +166,6 @@ NO_SWITCH: Final = frozenset(
     {
         "AllAlpha",
         "AllBeta",
-        "AssignQueueLabelsForPods",
         "CleanupProvisioningRequestsOnEviction",
         "DeferRayServiceFinalizationForRedisCleanup",
         "LWSImmutableGroupSize",

@@ -11,11 +11,14 @@ from kueuelib.app.feature_gates import (
     PARTIAL_ADMISSION,
     PRIORITY_DEFAULTING,
     PRIORITY_SORTING,
+    QUEUE_LABELS,
     REJECT_CLAIMS,
+    TOPOLOGY,
 )
 from kueuelib.app.metrics import taken_over
 from kueuelib.app.pods_ready import WaitForPodsReady
 from kueuelib.app.preemption import load_policy
+from kueuelib.jobs.contract.origin import Origin
 from kueuelib.jobs.contract.settings import (
     JobSettings,
     PodSettings,
@@ -56,6 +59,10 @@ def job_settings(configuration: Configuration) -> JobSettings:
             group_release=group_release,
         ),
         quota_release=release,
+        origin=Origin(
+            queues=configuration.feature_gates.get(QUEUE_LABELS, True),
+            workload=configuration.feature_gates.get(TOPOLOGY, True),
+        ),
         defaults_priority_class=configuration.feature_gates.get(PRIORITY_DEFAULTING, True),
         admits_claims=admits_claims(configuration),
         delete_deactivated_after=retention.after_deactivated_by_kueue,

@@ -75,6 +75,14 @@ def test_the_gate_of_the_default_class_is_a_setting_for_jobs() -> None:
         assert job_settings(configured).defaults_priority_class is value
 
 
+def test_gates_decide_what_pods_say_about_their_origin() -> None:
+    origin = job_settings(Configuration()).origin
+    assert (origin.queues, origin.workload) == (True, True)
+    for value in (True, False):
+        assert job_settings(parse("AssignQueueLabelsForPods", value)).origin.queues is value
+    assert not job_settings(parse("TopologyAwareScheduling", False)).origin.workload
+
+
 def test_the_gate_of_groups_and_the_key_decide_when_quota_is_released() -> None:
     def releases(content: dict[str, Any]) -> tuple[str, str]:
         found = job_settings(parse_configuration({**HEAD, **content}, "c.yaml"))

@@ -101,6 +101,15 @@ WRITTEN = {
     "labels managed": (
         f"{_PODS}/test_webhook.py::test_a_gated_pod_has_gate_label_and_finalizer_each_once"
     ),
+    **dict.fromkeys(
+        (
+            "labels cluster-queue-name",
+            "labels local-queue-name",
+            "labels podset",
+            "annotations workload",
+        ),
+        "unit/jobs/reconcile/test_origin.py::test_a_start_writes_what_the_gates_permit",
+    ),
     "annotations component-workload-index": (
         f"{_PODS}/test_leader_worker_set.py"
         "::test_the_first_pod_makes_the_workload_of_leader_and_workers"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -16,6 +17,15 @@ class Build:
     """Raw objects for tests about jobs."""
 
     now = NOW
+    origin: Mapping[str, Mapping[str, str]] = {
+        "labels": {
+            f"{KUEUE}/podset": "main",
+            f"{KUEUE}/cluster-queue-name": "cq",
+            f"{KUEUE}/local-queue-name": "main",
+        },
+        "annotations": {f"{KUEUE}/workload": "job-job-12345"},
+    }
+    """What the pods of its job say about their origin."""
 
     def job(
         self,

@@ -13,6 +13,7 @@ import attrs
 
 from kueuelib.api.meta import Obj, copied
 from kueuelib.api.models import ModelPart, without_models
+from kueuelib.api.names import ORIGIN_KEYS
 from kueuelib.errors import InvalidJob, InvalidPodSetInfo, InvalidPodSetUpdate, KueuelibError
 
 _MAPS = ("annotations", "labels", "nodeSelector")
@@ -336,6 +337,8 @@ def _put(
             entries[field] = value
         elif entries.get(field):
             del entries[field]
+            if not entries:
+                del template[section]
 
 
 def _agree(
@@ -345,9 +348,12 @@ def _agree(
     added: Mapping[str, str],
     owner: PodSetInfo | None = None,
 ) -> dict[str, str]:
-    """Both together; a value without a source belongs to the pod template."""
+    """Both together; a value without a source belongs to the pod template.
+
+    What somebody else wrote about the origin of the pods is overwritten.
+    """
     for key, value in added.items():
-        if present.get(key, value) != value:
+        if present.get(key, value) != value and key not in ORIGIN_KEYS:
             where = f"{field}[{key}]"
             template = "the pod template" if owner is None else "another source"
             before = (owner.sources if owner else {}).get(where, template)

@@ -12,6 +12,7 @@ import attrs
 
 from kueuelib.api.meta import Resource
 from kueuelib.errors import ConfigError
+from kueuelib.jobs.contract.origin import WHOLE_ORIGIN, Origin
 from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
 from kueuelib.machinery.selectors import Selector, from_label_selector
 
@@ -110,6 +111,7 @@ class JobSettings:
             `pods.group_release` decides.
         admits_claims: whether devices of resource claims may be used, which no quota counts;
             otherwise jobs that ask for some wait, and a warning says so.
+        origin: what pods say about their Workload and their queues.
     """
 
     frameworks: tuple[str, ...] = ("batch/job",)
@@ -128,6 +130,7 @@ class JobSettings:
         default=QuotaReleaseStrategy.ON_TERMINATION, converter=strategy
     )
     admits_claims: bool = False
+    origin: Origin = WHOLE_ORIGIN
 
     def release_of(self, *, group: bool) -> QuotaReleaseStrategy:
         """When the quota of an evicted Workload is released; `group`: whether it is a group's."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from kueuelib.api.made_from import MADE_FROM, digest_of
 from kueuelib.api.meta import Obj, annotations_of
-from kueuelib.api.names import PARAMETER_PREFIX
+from kueuelib.api.names import ORIGIN_KEYS, PARAMETER_PREFIX
 from kueuelib.api.quantity import Quantity
 from kueuelib.errors import InvalidQuantity
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
@@ -104,7 +104,10 @@ def _whole(pod_set: Mapping[str, Any], ignored: Sequence[str]) -> Any:
     """The parts of a template that count."""
     meta = (pod_set.get("template") or {}).get("metadata") or {}
     spec = {name: part for name, part in _pod_spec(pod_set).items() if name not in ignored}
-    kept = {"labels": meta.get("labels"), "annotations": meta.get("annotations"), "spec": spec}
+    kept: Obj = {"spec": spec}
+    for field in ("labels", "annotations"):
+        written = meta.get(field) or {}
+        kept[field] = {key: text for key, text in written.items() if key not in ORIGIN_KEYS}
     return _canonical(kept)
 
 

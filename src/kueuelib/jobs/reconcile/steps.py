@@ -234,6 +234,7 @@ def _starting(case: Case) -> Commands:
     message = f"Admitted by clusterQueue {queue}"
     try:
         infos = infos_for_start(workload, case.situation.flavors)
+        infos = case.situation.settings.origin.added_to(infos, workload)
         if isinstance(job, ComposableJob):
             return job.copy().run_members(infos, message)
         changed = started(job, workload, infos)

@@ -34,6 +34,7 @@ from kueuelib.jobs.contract.additions import (
 from kueuelib.jobs.contract.capabilities import ComposableJob
 from kueuelib.jobs.contract.commands import Change, Command
 from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.contract.origin import WHOLE_ORIGIN, Origin
 from kueuelib.jobs.contract.podset_info import (
     FlavorNotFound,
     PodSetInfo,
@@ -174,12 +175,22 @@ def _noting_that_it_never_started(job: GenericJob, command: Command) -> Command:
     return attrs.evolve(command, new=with_nothing_added(job, command.new))
 
 
-def as_admitted(workload: Mapping[str, Any], flavors: Flavors) -> list[Mapping[str, Any]] | None:
-    """The raw pod sets of a started job; None without a usable admission."""
+def as_admitted(
+    workload: Mapping[str, Any], flavors: Flavors, origin: Origin | None = None
+) -> list[Mapping[str, Any]] | None:
+    """The raw pod sets of a started job; None without a usable admission.
+
+    Args:
+        workload: the raw Workload.
+        flavors: the raw ResourceFlavors by name.
+        origin: what its pods say about their origin; None: nothing.
+    """
     if not states.status_of(workload).get("admission"):
         return None
     try:
         infos = infos_for_start(workload, flavors)
+        if origin is not None:
+            infos = origin.added_to(infos, workload)
         return [
             _with_info(entry, info)
             for entry, info in zip(workload["spec"]["podSets"], infos, strict=True)
@@ -206,16 +217,27 @@ def _added(job: GenericJob, workload: Mapping[str, Any] | None) -> tuple[Additio
 def _of_admission(
     workload: Mapping[str, Any], flavors: Flavors, present: Sequence[PodSetInfo]
 ) -> tuple[Additions, ...] | None:
-    """What an admission adds; None if nothing, or if the job does not have all of it."""
-    admitted = as_admitted(workload, flavors) or ()
-    added = {
-        after["name"]: between(from_pod_set(before), from_pod_set(after))
-        for before, after in zip(workload["spec"]["podSets"], admitted, strict=False)
-    }
+    """What an admission adds; None if nothing, or if the job does not have all of it.
+
+    Versions and gates differ in what they write about the origin of pods: any part of that counts.
+    """
+    added = _additions(workload, as_admitted(workload, flavors))
     pairs = [(added[info.name], info) for info in present if info.name in added]
     if all(each.is_empty for each in added.values()) or len(pairs) != len(added):
         return None
-    return (*added.values(),) if all(each.are_all_in(info) for each, info in pairs) else None
+    if not all(each.are_all_in(info) for each, info in pairs):
+        return None
+    return (*_additions(workload, as_admitted(workload, flavors, WHOLE_ORIGIN)).values(),)
+
+
+def _additions(
+    workload: Mapping[str, Any], admitted: Sequence[Mapping[str, Any]] | None
+) -> dict[str, Additions]:
+    pod_sets = zip(workload["spec"]["podSets"], admitted or (), strict=False)
+    return {
+        after["name"]: between(from_pod_set(before), from_pod_set(after))
+        for before, after in pod_sets
+    }
 
 
 def _with_info(pod_set: Mapping[str, Any], info: PodSetInfo) -> Mapping[str, Any]:

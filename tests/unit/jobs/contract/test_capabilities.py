@@ -9,7 +9,13 @@ import pytest
 
 from kueuelib.api.kinds import JOBS, WORKLOADS
 from kueuelib.api.meta import Resource
-from kueuelib.api.names import IN_USE_FINALIZER
+from kueuelib.api.names import (
+    CLUSTER_QUEUE_LABEL,
+    IN_USE_FINALIZER,
+    LOCAL_QUEUE_LABEL,
+    POD_SET_LABEL,
+    WORKLOAD_ANNOTATION,
+)
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs import RequeueAfter, same_templates
 from kueuelib.jobs.contract.additions import ADDED_AT_START, between
@@ -149,14 +155,23 @@ def notes(obj):
     return obj["metadata"]["annotations"][ADDED_AT_START]
 
 
+def origin(name, pod_set):
+    queues = {CLUSTER_QUEUE_LABEL: "cq", LOCAL_QUEUE_LABEL: "main"}
+    return {
+        "labels": {POD_SET_LABEL: pod_set, **queues},
+        "annotations": {WORKLOAD_ANNOTATION: name},
+    }
+
+
 def test_pod_sets_are_assigned_by_name_not_by_position():
     obj = training()
     workload, change, event = plan(situation(obj, admitted(obj)))
     assert workload.patch["metadata"] == {"annotations": {ADDED_AT_START: notes(change.new)}}
+    name = workload.new["metadata"]["name"]
     assert change.patch["spec"] == {
         "suspend": False,
-        "launcher": {"spec": {"nodeSelector": {"pool": "a"}}},
-        "workers": {"spec": {"nodeSelector": {"x": "b"}}},
+        "launcher": {"spec": {"nodeSelector": {"pool": "a"}}, "metadata": origin(name, "launcher")},
+        "workers": {"spec": {"nodeSelector": {"x": "b"}}, "metadata": origin(name, "workers")},
     }
     assert event.reason == "Started"
 

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from kueuelib.api.kinds import PODS, WORKLOADS
-from kueuelib.api.meta import is_true
+from kueuelib.api.meta import is_true, labels_of
+from kueuelib.api.names import POD_SET_LABEL
 from kueuelib.jobs.contract.capabilities import Matching
 from kueuelib.jobs.contract.commands import (
     Change,
@@ -218,6 +219,8 @@ def test_an_admitted_group_starts_whole(pods, pair, admitted):
     assert started(commands) == ["a", "b"]
     assert of(Count, commands) == [Count("ungated", ("cq", "true"), 0.0)] * 2
     assert {c.new["spec"]["nodeSelector"]["pool"] for c in of(Change, commands)} == {"spot"}
+    (pod_set,) = admitted["spec"]["podSets"]
+    assert {labels_of(c.new)[POD_SET_LABEL] for c in of(Change, commands)} == {pod_set["name"]}
     assert [reason for _, reason in events(commands)] == ["Started", "Started"]
 
 

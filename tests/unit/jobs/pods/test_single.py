@@ -7,6 +7,13 @@ import copy
 import pytest
 
 from kueuelib.api.kinds import PODS
+from kueuelib.api.meta import labels_of
+from kueuelib.api.names import (
+    CLUSTER_QUEUE_LABEL,
+    LOCAL_QUEUE_LABEL,
+    POD_SET_LABEL,
+    WORKLOAD_ANNOTATION,
+)
 from kueuelib.jobs.contract.commands import (
     Change,
     Count,
@@ -28,6 +35,7 @@ from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.workload import evictions, states
 
 KUEUE = "kueue.x-k8s.io"
+ORIGIN = {POD_SET_LABEL: "main", CLUSTER_QUEUE_LABEL: "cq", LOCAL_QUEUE_LABEL: "main"}
 
 
 def plan(pods, pod, *workloads, **fields):
@@ -70,6 +78,10 @@ def test_admission_takes_our_gate_only_and_is_counted(pods, workload):
     change, count, event = plan(pods, pod, pods.admitted(workload))
     assert gates_of(change.new) == ("other",)
     assert change.new["spec"]["nodeSelector"] == {"pool": "spot"}
+    assert {each: labels_of(change.new)[each] for each in ORIGIN} == ORIGIN
+    assert (
+        change.new["metadata"]["annotations"][WORKLOAD_ANNOTATION] == workload["metadata"]["name"]
+    )
     assert count == Count("ungated", ("cq", "false"), 0.0)
     assert event.reason == "Started"
     assert plan(pods, change.new, pods.admitted(workload)) == ()

@@ -180,7 +180,7 @@ def test_the_note_has_only_what_was_added(build):
     job = build.job(pod={"nodeSelector": {"pool": "spot"}, "tolerations": [toleration]})
     running = started(build, job, build.workload(job, admitted=True))
     note = json.loads(running["metadata"]["annotations"][ADDED_AT_START])
-    assert note["podSets"] == [{"name": "main"}]
+    assert note["podSets"] == [{"name": "main", **build.origin}]
     kept = restored(build, running, build.workload(job))["spec"]["template"]["spec"]
     assert kept["nodeSelector"] == {"pool": "spot"}
     assert kept["tolerations"] == [toleration]

@@ -177,17 +177,23 @@ def test_an_admitted_job_is_started_with_one_patch(build):
         "job": "job-uid",
         "admitted": states.condition(workload, "Admitted")["lastTransitionTime"],
         "podSets": [
-            {"name": "main", "nodeSelector": {"pool": "spot"}, "tolerations": [toleration]}
+            {
+                "name": "main",
+                "nodeSelector": {"pool": "spot"},
+                "tolerations": [toleration],
+                **build.origin,
+            }
         ],
     }
     assert patch == {
         "spec": {
             "suspend": False,
             "template": {
+                "metadata": build.origin,
                 "spec": {
                     "nodeSelector": {"pool": "spot"},
                     "tolerations": [toleration],
-                }
+                },
             },
         }
     }
