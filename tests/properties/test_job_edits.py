@@ -48,6 +48,8 @@ FLAVORS = {
     "plain": ({}, []),
 }
 MAPS = ("nodeSelector", "labels", "annotations")
+ORIGIN = ("podset", "cluster-queue-name", "local-queue-name", "workload")
+"""What the templates of a started job say about their origin, without its domain."""
 TOLERATIONS = [{"key": "own", "operator": "Exists"}, {"key": "spot", "operator": "Exists"}]
 
 
@@ -55,6 +57,17 @@ def part_of(template: Obj, field: str) -> Obj:
     """The part of a template that has a field; it is created if it does not exist."""
     section = "metadata" if field in ("labels", "annotations") else "spec"
     return template.setdefault(section, {})
+
+
+def origin_of(workload: Obj, name: str) -> Obj:
+    """What a start adds about the origin of the pods of one pod set."""
+    queue = workload["status"]["admission"]["clusterQueue"]
+    values = (name, queue, workload["spec"]["queueName"], workload["metadata"]["name"])
+    notes = {
+        f"kueue.x-k8s.io/{key}": value for key, value in zip(ORIGIN, values, strict=True) if value
+    }
+    kept = notes.pop("kueue.x-k8s.io/workload")
+    return {"labels": notes, "annotations": {"kueue.x-k8s.io/workload": kept}}
 
 
 def placed(template: Obj) -> Obj:
@@ -191,6 +204,7 @@ class Edits(RuleBasedStateMachine):
                         if key not in own["nodeSelector"]
                     },
                     "tolerations": [each for each in tolerations if each not in own["tolerations"]],
+                    **origin_of(workload, entry["name"]),
                 }
                 self.noted[name] = dict(labels)
         elif not runs and self.added and self.template_is_written():
@@ -351,7 +365,7 @@ class Edits(RuleBasedStateMachine):
             for field, value in own.items():
                 part_of(self.template(job["spec"], name), field)[field] = copy.deepcopy(value)
         del job["metadata"]["annotations"]
-        self.added = {name: {"nodeSelector": {}, "tolerations": []} for name in NAMES[self.kind]}
+        self.added = {name: placed({}) for name in NAMES[self.kind]}
         self.noted = {}
         self.change(job)
         if evicted and self.quota():
@@ -477,9 +491,18 @@ class Edits(RuleBasedStateMachine):
         self.place = ""
 
     @precondition(lambda self: self.runs and self.added and self.quota() and self.is_active)
-    @rule(flavor=st.none() | st.sampled_from(["spot", "reserved"]), copied=st.booleans())
-    def another_manager_started_it(self, flavor: str | None, copied: bool) -> None:
-        """Either it started the job, or it stopped what we started, and started it again."""
+    @rule(
+        flavor=st.none() | st.sampled_from(["spot", "reserved"]),
+        copied=st.booleans(),
+        origin=st.sets(st.sampled_from(ORIGIN)),
+    )
+    def another_manager_started_it(
+        self, flavor: str | None, copied: bool, origin: set[str]
+    ) -> None:
+        """Either it started the job, or it stopped what we started, and started it again.
+
+        By its version and its gates, it says more or less about the origin of the pods.
+        """
         job = copy.deepcopy(self.world.live_job)
         workload = self.world.workload
         asked = [placed(copy.deepcopy(each["template"])) for each in workload["spec"]["podSets"]]
@@ -494,8 +517,20 @@ class Edits(RuleBasedStateMachine):
             del job["metadata"]["annotations"][NOTE]
         elif not self.starts_elsewhere(job, flavor):
             return
+        for name, added in self.added.items():
+            whole = origin_of(self.world.workload, self.pod_set(name))
+            for field, values in whole.items():
+                said = {k: v for k, v in values.items() if k.partition("/")[2] in origin}
+                added[field] = said
+                own = self.written[name][field]
+                part_of(self.template(job["spec"], name), field)[field] = {**own, **said}
         self.foreign = True
         self.change(job)
+
+    def pod_set(self, name: str) -> str:
+        """The name that a pod set of the model has in the Workload."""
+        index = NAMES[self.kind].index(name)
+        return str(self.world.workload["spec"]["podSets"][index]["name"])
 
     def starts_elsewhere(self, job: Obj, flavor: str) -> bool:
         """As Kueue does: it restores the Workload's templates, and leaves our note alone."""
@@ -531,9 +566,10 @@ class Edits(RuleBasedStateMachine):
                 placed(self.template(self.spec, name)),
                 copy.deepcopy(self.written[name]),
             )
-            added = self.added.get(name, {"nodeSelector": {}, "tolerations": []})
+            added = self.added.get(name) or placed({})
             running = copy.deepcopy(wanted)
-            running["nodeSelector"] = {**added["nodeSelector"], **wanted["nodeSelector"]}
+            for field in MAPS:
+                running[field] = {**added[field], **wanted[field]}
             running["tolerations"] += added["tolerations"]
             for each in (present, running, wanted):
                 each["tolerations"].sort(key=str)
