@@ -134,26 +134,27 @@ async def test_a_deleted_job_is_an_error(kubeconfig: str, rest: Rest) -> None:
         await kueuelib.wait(handle, timeout=180, kubeconfig=kubeconfig)
 
 
-def member(name: str, total: int) -> dict[str, Any]:
+def member(name: str, total: int, where: str) -> dict[str, Any]:
     spec = job(name)["spec"]["template"]["spec"]
-    labels = {"kueue.x-k8s.io/pod-group-name": "together"}
     notes = {"kueue.x-k8s.io/pod-group-total-count": str(total), "kueuelib.dev/run-seconds": "60"}
-    meta = {"name": name, "labels": labels, "annotations": notes}
+    meta = {"name": name, "labels": {}, "annotations": notes}
+    meta[where]["kueue.x-k8s.io/pod-group-name"] = "together"
     spec = {**spec, "containers": [{"name": "c", "image": "i"}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
-async def test_a_pod_of_a_group_stands_for_the_group(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["labels", "annotations"])
+async def test_a_pod_of_a_group_stands_for_the_group(tmp_path: Path, where: str) -> None:
     with Processes(tmp_path) as processes:
         cluster = LocalCluster(processes, frameworks=("pod",))
         cluster.start()
         config = str(cluster.kubeconfig)
         with Rest(cluster.kubeconfig) as rest:
             make_queues(rest)
-            first = await kueuelib.submit(member("a", 2), queue="team", kubeconfig=config)
+            first = await kueuelib.submit(member("a", 2, where), queue="team", kubeconfig=config)
             with pytest.raises(TimeoutError, match="it is Queued: .*1 of 2 pods"):
                 await kueuelib.wait(first, timeout=1, kubeconfig=config)
-            second = await kueuelib.submit(member("b", 2), queue="team", kubeconfig=config)
+            second = await kueuelib.submit(member("b", 2, where), queue="team", kubeconfig=config)
             for handle in (first, second):
                 found = await kueuelib.wait(handle, State.RUNNING, timeout=180, kubeconfig=config)
                 assert (found.state, found.workload) == (State.RUNNING, "together")

@@ -291,9 +291,10 @@ def prebuilt(place: Place, pod: dict, count: int = 1) -> dict:
     return place.rest.create(place.workloads, {**obj, "spec": spec})
 
 
-def test_a_job_waits_for_the_workload_that_it_names(place: Place) -> None:
+@pytest.mark.parametrize("where", ["labels", "notes"])
+def test_a_job_waits_for_the_workload_that_it_names(place: Place, where: str) -> None:
     place.queue(1)
-    job = place.job(labels={PREBUILT: "made"}, run=0.2)
+    job = place.job(run=0.2, **{where: {PREBUILT: "made"}})
     place.event(job, "ErrWorkloadCompose", "made")
     assert suspended(place, job)
     assert not place.rest.items(place.workloads)

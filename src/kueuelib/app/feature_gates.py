@@ -54,6 +54,7 @@ ON: Final = frozenset(
         "RecomputeAssignmentUponPreemptionTargetsOverlap",
         "SchedulingEquivalenceHashing",
         "TLSOptions",
+        "WorkloadIdentifierAnnotations",
     }
 )
 """Features that kueuelib always has: only true is accepted."""
@@ -180,7 +181,6 @@ NO_SWITCH: Final = frozenset(
         "UnadmittedWorkloadsExplicitStatus",
         "UnadmittedWorkloadsObservability",
         "ValidateRayAndSparkJobUpdates",
-        "WorkloadIdentifierAnnotations",
         "WorkloadValidateResourcesAreNonNegative",
         "WorkloadValidationForPodSetMetadata",
     }

@@ -67,6 +67,12 @@ HONOURED = {
         f"{_PODS}/test_group.py::test_a_complete_group_makes_one_workload_of_its_name"
     ),
     "labels prebuilt-workload-name": f"{_JOBS}::test_a_job_waits_for_the_workload_that_it_names",
+    "annotations pod-group-name": (
+        "e2e/test_following.py::test_a_pod_of_a_group_stands_for_the_group"
+    ),
+    "annotations prebuilt-workload-name": (
+        f"{_JOBS}::test_a_job_waits_for_the_workload_that_it_names"
+    ),
     "labels priority-class": (
         "unit/jobs/reconcile/test_plan.py::test_the_workload_follows_the_priority_class_label"
     ),
@@ -125,14 +131,6 @@ WRITTEN = {
     ),
 }
 """Those that the manager or its webhooks write, with a test of each."""
-IGNORED = frozenset(
-    {
-        "annotations pod-group-name",
-        "annotations prebuilt-workload-name",
-    }
-)
-"""Those that nothing reads yet."""
-
 HEAD = """# Fields
 
 Every field of the queueing kinds, as the CRDs of `kueuelib install` serve them. This page is
@@ -168,7 +166,6 @@ also read in pod templates.
   it. A Workload takes over such an annotation of jobs or Pods. The values `false`, `0` and an empty
   one ask for nothing.
 - **a record**: other managers write it for themselves. It asks for nothing.
-- **ignored**: nothing reads it.
 
 | Key | | On | |
 | --- | --- | --- | --- |
@@ -219,7 +216,6 @@ def fate_of_key(field: str, name: str) -> str:
         *(["written"] if row in WRITTEN else []),
         *([f"waits: this version has no {KEYS[key]}"] if key in KEYS else []),
         *(["a record"] if key in RECORDS else []),
-        *(["ignored"] if row in IGNORED else []),
     ]
     (one,) = fates or [""]
     return one

@@ -21,7 +21,6 @@ from kueuelib.scheduler.explain.unhonoured import unhonoured_keys
 from .field_table import (
     FACTS,
     HONOURED,
-    IGNORED,
     OWN,
     PAGE,
     STORED_ONLY,
@@ -160,13 +159,13 @@ def test_every_label_and_annotation_of_kueue_has_one_fate_and_a_test(row: str, n
     mentioned = [one.meaning for one in unhonoured_keys("Job a", metadata, ())]
     if fate == "a record":
         assert mentioned == []
-    elif fate != "ignored":
+    else:
         assert fate == f"waits: {mentioned[0]}"  # tests of the engine walk through KEYS
 
 
 def test_the_page_knows_every_label_and_annotation_of_ours_that_is_one_of_kueue() -> None:
     rows = {row for row, _ in ROWS}
-    assert rows >= {*HONOURED, *WRITTEN, *IGNORED}
+    assert rows >= {*HONOURED, *WRITTEN}
     upstream = {f"{KUEUE}/{name}" for _, name in ROWS}
     assert upstream >= {*KEYS}
     assert {*RECORDS} - upstream == {f"{KUEUE}/workload-uid"}

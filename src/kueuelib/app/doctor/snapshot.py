@@ -9,11 +9,12 @@ from typing import Final
 import attrs
 
 from kueuelib.api import kinds
-from kueuelib.api.meta import Obj, ObjectKey, key_of, labels_of, parse_time
+from kueuelib.api.meta import Obj, ObjectKey, key_of, parse_time
 from kueuelib.api.names import PREBUILT_LABEL
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.explaining.gather import NEEDED, Cluster, Lists, labels_decide
 from kueuelib.app.explaining.subject import workload_of
+from kueuelib.jobs.contract.identifiers import identifier
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.trial import TrialOutcome, outcomes
 from kueuelib.scheduler.explain.world import World
@@ -138,7 +139,7 @@ class Snapshot:
 
     def workload_of(self, obj: Obj) -> Obj | None:
         """The raw Workload that stands for a Job or Pod; None when there is none."""
-        meta, prebuilt = obj["metadata"], labels_of(obj).get(PREBUILT_LABEL, "")
+        meta, prebuilt = obj["metadata"], identifier(obj, PREBUILT_LABEL)
         owned = list(self._by_owner.get(meta["uid"], ()))
         named = self.find("Workload", prebuilt, meta.get("namespace") or "")
         return workload_of(obj, [*owned, *([] if named is None else [named])])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from kueuelib.api.kinds import JOBS, NAMESPACES, PODS, WORKLOADS
-from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, find_condition, labels_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, find_condition
 from kueuelib.api.names import DEFAULT_PRIORITY_CLASS, PREBUILT_LABEL, QUOTA_RESERVED
 from kueuelib.app.explaining.gather import Cluster, read_cluster
 from kueuelib.app.explaining.leaving import leaving_note
@@ -25,6 +25,7 @@ from kueuelib.app.explaining.subject import (
 )
 from kueuelib.app.explaining.unmanaged import unmanaged
 from kueuelib.errors import ConfigError, NotFound
+from kueuelib.jobs.contract.identifiers import identifier, where_named
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.pods.reading import queue_of
 from kueuelib.jobs.reconcile.priority import PriorityClasses
@@ -206,9 +207,9 @@ async def _answer(
     alone = unmanaged(obj, title, jobs, cluster.world, submitted=True)
     if alone is not None:
         return _left_alone(obj, title, alone, jobs, cluster.notes)
-    prebuilt = labels_of(obj).get(PREBUILT_LABEL)
+    prebuilt = identifier(obj, PREBUILT_LABEL)
     if prebuilt:
-        text = f"does not exist, and the label {PREBUILT_LABEL} of {title} names it"
+        text = f"does not exist, and {where_named(obj, PREBUILT_LABEL)} of {title} names it"
         problem = Problem(f"Workload {namespace}/{prebuilt}", text, "create it")
         return Answer(title, False, None, None, (problem,))
     note = (

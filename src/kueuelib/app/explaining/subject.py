@@ -19,6 +19,7 @@ from kueuelib.app.explaining.negative_amounts import negative_amounts, negative_
 from kueuelib.errors import ConfigError, FieldError, InvalidObject, KueuelibError
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.contract.identifiers import identifier
 from kueuelib.jobs.pods.compose import compose
 from kueuelib.jobs.pods.reading import group_of
 from kueuelib.jobs.pods.single import PodJob
@@ -141,7 +142,7 @@ def workload_of(obj: Obj, workloads: Sequence[Obj]) -> Obj | None:
     Among several, the newest unfinished one counts.
     """
     uid, meta = obj["metadata"]["uid"], obj["metadata"]
-    prebuilt = (meta.get("labels") or {}).get(PREBUILT_LABEL)
+    prebuilt = identifier(obj, PREBUILT_LABEL)
     owned = by_age(
         wl
         for wl in workloads

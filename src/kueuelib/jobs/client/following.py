@@ -22,7 +22,7 @@ import attrs
 
 from kueuelib.api.forms import Typed
 from kueuelib.api.kinds import PODS, WORKLOADS
-from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of
 from kueuelib.api.names import GROUP_LABEL, JOB_UID_LABEL
 from kueuelib.errors import ConfigError, KueuelibError
 from kueuelib.jobs.catalog.builtin import builtin_registry
@@ -191,6 +191,8 @@ class _Watcher:
         self._integration = integration
         is_pod = handle.resource.group_kind == PODS.group_kind
         self._group = group_of(handle.object) if is_pod else ""
+        named = labels_of(handle.object).get(GROUP_LABEL) == self._group
+        self._selector = f"{GROUP_LABEL}={self._group}" if self._group and named else ""
         self._changed = asyncio.Event()
 
     async def moments(self, version: str) -> AsyncGenerator[Progress, None]:
@@ -201,7 +203,7 @@ class _Watcher:
             self._client,
             self._handle.resource,
             namespace=key.namespace,
-            label_selector=f"{GROUP_LABEL}={group}" if group else "",
+            label_selector=self._selector,
             field_selector="" if group else f"metadata.name={key.name}",
         )
         workloads = Informer(
@@ -244,7 +246,7 @@ class _Watcher:
 
     def _group_now(self, jobs: Informer, workloads: Informer) -> Progress:
         workload = next(iter(workloads.store.items()), None)
-        pods = tuple(jobs.store.items())
+        pods = tuple(pod for pod in jobs.store.items() if group_of(pod) == self._group)
         facts = GroupFacts(
             self._handle.key.namespace,
             self._group,

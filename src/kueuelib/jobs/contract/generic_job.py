@@ -33,6 +33,7 @@ from kueuelib.api.names import (
     is_dns1123_label,
 )
 from kueuelib.errors import InvalidJob
+from kueuelib.jobs.contract.identifiers import identifier
 from kueuelib.jobs.contract.model_objects import settle_methods
 from kueuelib.jobs.contract.podset_info import PodSetInfo, check_template
 from kueuelib.jobs.contract.typed_objects import class_of_objects, members_for
@@ -218,7 +219,7 @@ class GenericJob(abc.ABC, Generic[T]):
         """The name of an existing Workload that the job uses instead of one made for it, or
         None.
         """
-        return labels_of(self.raw).get(PREBUILT_LABEL)
+        return identifier(self.raw, PREBUILT_LABEL) or None
 
     @property
     def workload_priority_class(self) -> str:

@@ -6,7 +6,7 @@ check says about them, they are about the last start; they are never compared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import attrs
@@ -19,7 +19,7 @@ from kueuelib.api.names import (
     is_dns1123_label,
     is_label_value,
 )
-from kueuelib.jobs.contract.podset_info import PodSetInfo, combine
+from kueuelib.jobs.contract.podset_info import PodSetInfo, combine, infos_for_start
 
 
 @attrs.frozen
@@ -34,14 +34,19 @@ class Origin:
     queues: bool = True
     workload: bool = True
 
-    def added_to(
-        self, infos: Sequence[PodSetInfo], workload: Mapping[str, Any]
+    def infos_for_start(
+        self, workload: Mapping[str, Any], flavors: Mapping[str, Mapping[str, Any]]
     ) -> tuple[PodSetInfo, ...]:
-        """What a start adds to each pod set, with the origin of its pods.
+        """What flavors and checks add to each pod set of an admitted Workload, and their origin.
 
         Args:
-            infos: the rest of what it adds.
-            workload: the raw Workload, which is admitted.
+            workload: the raw Workload.
+            flavors: the raw ResourceFlavors by name.
+
+        Raises:
+            FlavorNotFound: a flavor is missing.
+            InvalidPodSetInfo: the admission does not name the pod sets of the Workload.
+            InvalidPodSetUpdate: flavors and checks contradict each other.
         """
         labels, annotations = self._labels(workload), self._annotations(workload)
         return tuple(
@@ -53,7 +58,7 @@ class Origin:
                     annotations=annotations,
                 ),
             )
-            for info in infos
+            for info in infos_for_start(workload, flavors)
         )
 
     def _labels(self, workload: Mapping[str, Any]) -> dict[str, str]:

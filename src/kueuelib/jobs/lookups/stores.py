@@ -11,6 +11,7 @@ from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import V1BETA2, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, group_kind_of, labels_of
 from kueuelib.api.names import PREBUILT_LABEL
+from kueuelib.jobs.contract.identifiers import identifier
 from kueuelib.machinery.store import Store
 
 OWNER_UID = "jobs/owner-uid"
@@ -61,7 +62,7 @@ def controller_uid(obj: Obj) -> tuple[str, ...]:
 
 def prebuilt_name(obj: Obj) -> tuple[ObjectKey, ...]:
     """The key of the Workload that a job wants to use, if it names one."""
-    name = labels_of(obj).get(PREBUILT_LABEL)
+    name = identifier(obj, PREBUILT_LABEL)
     return (ObjectKey(obj["metadata"].get("namespace") or "", name),) if name else ()
 
 

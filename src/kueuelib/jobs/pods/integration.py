@@ -246,7 +246,8 @@ def _entry_of_notes(settings: JobSettings, labels: list[Obj]) -> WebhookEntry:
     Servers without conditions send every pod, so a missing answer is ignored.
     """
     made = _entry(settings, "-annotated", labels, mutating=False)
-    tests = [f"'{key}' in object.metadata.annotations" for key in (GROUP_TOTAL_COUNT, GROUP_SETS)]
+    keys = (GROUP_LABEL, GROUP_TOTAL_COUNT, GROUP_SETS)
+    tests = [f"'{key}' in object.metadata.annotations" for key in keys]
     expression = f"has(object.metadata.annotations) && ({' || '.join(tests)})"
     more = {
         "failurePolicy": "Ignore",

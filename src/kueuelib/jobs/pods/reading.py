@@ -22,6 +22,7 @@ from kueuelib.api.names import (
     RETRIABLE_IN_GROUP,
     TERMINATION_TARGET,
 )
+from kueuelib.jobs.contract.identifiers import identifier
 
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
@@ -130,8 +131,8 @@ def queue_of(pod: Mapping[str, Any]) -> str:
 
 
 def group_of(pod: Mapping[str, Any]) -> str:
-    """The name of the group, empty for none."""
-    return labels_of(pod).get(GROUP_LABEL, "")
+    """The name of the group, by annotation or label; empty for none."""
+    return identifier(pod, GROUP_LABEL)
 
 
 def role_label_of(pod: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ from kueuelib.jobs.contract.field_rules import (
     invalid,
     label_path,
 )
+from kueuelib.jobs.contract.identifiers import where_named
 from kueuelib.jobs.pods.declaration import Unreadable, parse
 from kueuelib.jobs.pods.reading import (
     Stage,
@@ -59,9 +60,9 @@ def _always(pod: Obj) -> list[FieldError]:
     errors: list[FieldError] = []
     if labels.get(MANAGED, "true") != "true":
         errors.append(forbidden(label_path(MANAGED), "the only value is true"))
-    group = labels.get(GROUP_LABEL)
+    group = annotations.get(GROUP_LABEL) or labels.get(GROUP_LABEL)
     if group is not None and not is_dns1123_subdomain(group):
-        errors.append(invalid(label_path(GROUP_LABEL), group, NO_SUBDOMAIN))
+        errors.append(invalid(where_named(pod, GROUP_LABEL), group, NO_SUBDOMAIN))
     if group is None:
         errors += _without_group(pod)
     elif not {GROUP_TOTAL_COUNT, GROUP_SETS} & annotations.keys() and not role_label_of(pod):
@@ -112,14 +113,15 @@ def _declaration(pod: Obj) -> list[FieldError]:
 def _changes(new: Obj, old: Obj, *, group_exists: bool) -> list[FieldError]:
     errors: list[FieldError] = []
     before, after = labels_of(old), labels_of(new)
+    groups = group_of(old), group_of(new)
     counts = has_finalizer(old) or stage_of(old) in (Stage.GATED, Stage.STARTED, Stage.LEAVING)
     if is_managed(old) and counts and MANAGED not in after:
         text = "the pod uses quota until it has ended; delete it instead"
         errors.append(forbidden(label_path(MANAGED), text))
     if queue_of(old) != queue_of(new) and stage_of(new) is Stage.STARTED:
         errors.append(invalid(label_path(QUEUE_LABEL), queue_of(new), IMMUTABLE))
-    if before.get(GROUP_LABEL) != after.get(GROUP_LABEL):
-        errors.append(invalid(label_path(GROUP_LABEL), after.get(GROUP_LABEL), IMMUTABLE))
+    if groups[0] != groups[1]:
+        errors.append(invalid(where_named(new, GROUP_LABEL), groups[1], IMMUTABLE))
     if before.get(GROUP_ROLE_LABEL) != after.get(GROUP_ROLE_LABEL):
         errors.append(forbidden(label_path(GROUP_ROLE_LABEL), IMMUTABLE))
     notes, now = annotations_of(old), annotations_of(new)

@@ -40,7 +40,8 @@ from kueuelib.jobs.contract.commands import (
     Wait,
 )
 from kueuelib.jobs.contract.generic_job import GenericJob
-from kueuelib.jobs.contract.podset_info import FlavorNotFound, infos_for_start
+from kueuelib.jobs.contract.identifiers import where_named
+from kueuelib.jobs.contract.podset_info import FlavorNotFound
 from kueuelib.jobs.reconcile import reports
 from kueuelib.jobs.reconcile.job_phase import Case, JobPhase
 from kueuelib.jobs.reconcile.left_of_stop import is_left_to_end, left_of_stop
@@ -151,16 +152,16 @@ def _no_workload(case: Case) -> Commands:
 
 
 def _missing_prebuilt(case: Case) -> Commands:
-    name, prebuilt = case.job.prebuilt_workload, case.situation.prebuilt
-    text = f'The label {PREBUILT_LABEL} names the Workload "{name}", which '
+    job, prebuilt, name = case.job, case.situation.prebuilt, case.job.prebuilt_workload
+    text = f'{where_named(job.raw, PREBUILT_LABEL)} names the Workload "{name}", which '
     if prebuilt is None:
         text += "does not exist"
     elif controller_of(prebuilt) is not None:
         text += "belongs to another object"
     else:  # otherwise the job would have adopted it
         text += "is being deleted" if states.is_deleted(prebuilt) else "is finished"
-    gone = delete_all(case.job, case.matching.surplus, "the job names another one")
-    return (Emit(case.job.raw, COMPOSE_ERROR, text, WARNING), *gone)
+    gone = delete_all(job, case.matching.surplus, "the job names another one")
+    return (Emit(job.raw, COMPOSE_ERROR, text, WARNING), *gone)
 
 
 def _create(case: Case, workload: Obj) -> Commands:
@@ -233,8 +234,7 @@ def _starting(case: Case) -> Commands:
     queue = workload["status"].get("admission", {}).get("clusterQueue", "")
     message = f"Admitted by clusterQueue {queue}"
     try:
-        infos = infos_for_start(workload, case.situation.flavors)
-        infos = case.situation.settings.origin.added_to(infos, workload)
+        infos = case.situation.settings.origin.infos_for_start(workload, case.situation.flavors)
         if isinstance(job, ComposableJob):
             return job.copy().run_members(infos, message)
         changed = started(job, workload, infos)

@@ -188,9 +188,8 @@ def as_admitted(
     if not states.status_of(workload).get("admission"):
         return None
     try:
-        infos = infos_for_start(workload, flavors)
-        if origin is not None:
-            infos = origin.added_to(infos, workload)
+        start = infos_for_start if origin is None else origin.infos_for_start
+        infos = start(workload, flavors)
         return [
             _with_info(entry, info)
             for entry, info in zip(workload["spec"]["podSets"], infos, strict=True)

@@ -26,6 +26,7 @@ from kueuelib.jobs.contract.field_rules import (
     invalid,
     label_path,
 )
+from kueuelib.jobs.contract.identifiers import identifier, where_named
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 
@@ -97,17 +98,20 @@ def validate_job(
 
 def _always(integration: Integration, obj: Obj) -> list[FieldError]:
     labels, annotations = labels_of(obj), annotations_of(obj)
+    named_at = where_named(obj, PREBUILT_LABEL)
     errors = [
         *_subdomain(labels, QUEUE_LABEL, label_path(QUEUE_LABEL)),
         *_subdomain(annotations, QUEUE_LABEL, annotation_path(QUEUE_LABEL)),
-        *_subdomain(labels, PREBUILT_LABEL, label_path(PREBUILT_LABEL)),
+        *_subdomain(
+            annotations if annotations.get(PREBUILT_LABEL) else labels, PREBUILT_LABEL, named_at
+        ),
         *_subdomain(annotations, PARENT_WORKLOAD, annotation_path(PARENT_WORKLOAD)),
     ]
     errors += _limit(labels, label_path) + _limit(annotations, annotation_path)
-    if PREBUILT_LABEL in labels and not integration.allows_prebuilt:
+    if identifier(obj, PREBUILT_LABEL) and not integration.allows_prebuilt:
         detail = f"{integration.resource.kind} cannot use a prebuilt Workload"
-        errors.append(forbidden(label_path(PREBUILT_LABEL), detail))
-    if PREBUILT_LABEL in labels and admission_gates(annotations):
+        errors.append(forbidden(named_at, detail))
+    if identifier(obj, PREBUILT_LABEL) and admission_gates(annotations):
         detail = "a prebuilt Workload has gates of its own: write them there"
         errors.append(forbidden(GATES_PATH, detail))
     if PARENT_WORKLOAD in annotations and not obj["metadata"].get("ownerReferences"):
@@ -144,7 +148,8 @@ def _changes(
     elif moved and not after.queue_name and has_default_queue:
         errors.append(invalid(label_path(QUEUE_LABEL), "", _STAYS))
     if before.prebuilt_workload != after.prebuilt_workload:
-        errors.append(invalid(label_path(PREBUILT_LABEL), after.prebuilt_workload, IMMUTABLE))
+        path = where_named(new, PREBUILT_LABEL)
+        errors.append(invalid(path, after.prebuilt_workload, IMMUTABLE))
     if limits[0] != limits[1] and not suspended:
         errors.append(invalid(label_path(MAX_EXECUTION_LABEL), limits[1], IMMUTABLE))
     parents = [annotations_of(obj).get(PARENT_WORKLOAD) for obj in (old, new)]

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import attrs
 import pytest
 
+from kueuelib.api.names import GROUP_LABEL
 from kueuelib.errors import Unavailable
 from kueuelib.jobs.contract.settings import JobSettings, PodSettings
 from kueuelib.jobs.lookups.owners import Owners
@@ -124,6 +125,14 @@ def paths(*found):
         ({"labels": {f"{KUEUE}/managed": "no"}}, ["labels[managed]"]),
         ({"group": "Bad_Name", "total": 2}, ["labels[pod-group-name]"]),
         ({"group": "g"}, ["annotations[pod-group-total-count]"]),
+        ({"total": 2, "annotations": {GROUP_LABEL: "long." * 40 + "g"}}, []),
+        ({"total": 2, "group": "Bad_Name", "annotations": {GROUP_LABEL: "g"}}, []),
+        (
+            {"total": 2, "group": "g", "annotations": {GROUP_LABEL: "Bad_Name"}},
+            ["annotations[pod-group-name]"],
+        ),
+        ({"total": 2, "annotations": {GROUP_LABEL: ""}}, ["labels[pod-group-name]"]),
+        ({"annotations": {GROUP_LABEL: "g"}}, ["annotations[pod-group-total-count]"]),
         ({"total": 2}, ["labels[pod-group-name]"]),
         ({"group": "g", "total": "0"}, ["annotations[pod-group-total-count]"]),
         ({"group": "g", "total": "-1"}, ["annotations[pod-group-total-count]"]),
@@ -164,6 +173,18 @@ def test_rules_of_new_pods(pods, fields, expected):
     [
         ({"group": "g", "total": 2}, {"group": "h", "total": 2}, False, ["labels[pod-group-name]"]),
         ({"group": "g", "total": 2}, {"group": "g", "total": 3}, False, []),
+        (
+            {"group": "g", "total": 2},
+            {"total": 2, "annotations": {GROUP_LABEL: "g"}},
+            False,
+            [],
+        ),
+        (
+            {"group": "g", "total": 2},
+            {"group": "g", "total": 2, "annotations": {GROUP_LABEL: "h"}},
+            False,
+            ["annotations[pod-group-name]"],
+        ),
         (
             {"group": "g", "total": 2},
             {"group": "g", "total": 3},

@@ -341,8 +341,9 @@ def test_a_prebuilt_workload_follows_the_labels_that_its_job_has(build, label, v
     assert field in change.patch["spec"]
 
 
-def test_a_prebuilt_workload_with_other_templates_is_reported_and_stays(build):
-    job = build.job(labels={f"{KUEUE}/prebuilt-workload-name": "made"})
+@pytest.mark.parametrize("where", ["labels", "annotations"])
+def test_a_prebuilt_workload_with_other_templates_is_reported_and_stays(build, where):
+    job = build.job(**{where: {f"{KUEUE}/prebuilt-workload-name": "made"}})
     made = build.workload(job, name="made")
     assert plan(build.situation(job, made, prebuilt=made)) == ()
     (told,) = plan(build.situation(edited(job, nodeSelector={"a": "b"}), made, prebuilt=made))

@@ -10,7 +10,6 @@ from kueuelib.api.names import ORIGIN_KEYS
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.contract.additions import ADDED_AT_START
 from kueuelib.jobs.contract.origin import Origin
-from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.matching import is_equivalent
 from kueuelib.jobs.reconcile.plan import plan
@@ -61,7 +60,7 @@ def test_a_local_queue_whose_name_is_no_value_of_a_label_has_no_label(build):
     job = build.job()
     for name, kept in (("a.b", True), ("a" * 64, False), ("", False)):
         admitted = build.workload(job, admitted=True, queueName=name)
-        labels = Origin().added_to([PodSetInfo("main")], admitted)[0].labels
+        labels = Origin().infos_for_start(admitted, build.spot)[0].labels
         assert (labels.get(f"{KUEUE}/local-queue-name") == name) is kept
 
 

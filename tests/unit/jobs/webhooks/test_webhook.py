@@ -148,6 +148,18 @@ CREATED = {
         {"labels": {PREBUILT_LABEL: "Bad_Name"}},
         [f"metadata.labels[{PREBUILT_LABEL}]"],
     ),
+    "annotation with a prebuilt name": (
+        {
+            "labels": {PREBUILT_LABEL: "Bad_Name"},
+            "annotations": {PREBUILT_LABEL: "long." * 40 + "a"},
+        },
+        [],
+    ),
+    "annotation with a bad prebuilt name": (
+        {"labels": {PREBUILT_LABEL: "made"}, "annotations": {PREBUILT_LABEL: "Bad_Name"}},
+        [f"metadata.annotations[{PREBUILT_LABEL}]"],
+    ),
+    "empty annotation with a prebuilt name": ({"annotations": {PREBUILT_LABEL: ""}}, []),
     "parent without an owner": ({"annotations": {PARENT_WORKLOAD: "parent"}}, [PARENT]),
     "parent with an owner": ({"annotations": {PARENT_WORKLOAD: "parent"}, "meta": OWNER}, []),
     "parent name": ({"annotations": {PARENT_WORKLOAD: "_"}, "meta": OWNER}, [PARENT]),
@@ -191,9 +203,10 @@ def test_a_job_that_breaks_a_rule_is_refused_with_the_field(build, fields, expec
 
 def test_prebuilt_workloads_are_for_kinds_that_allow_them(build):
     strict = Integration("strict", BATCH_JOB.job_type)
-    job = build.job(labels={PREBUILT_LABEL: "made"})
-    (error,) = validate_job(strict, job, None)
-    assert error.reason == "FieldValueForbidden"
+    for where in ("labels", "annotations"):
+        (error,) = validate_job(strict, build.job(**{where: {PREBUILT_LABEL: "made"}}), None)
+        assert error.reason == "FieldValueForbidden"
+        assert error.path.startswith(f"metadata.{where}")
 
 
 @pytest.mark.parametrize(
@@ -228,6 +241,16 @@ UPDATED = {
         {"labels": {PREBUILT_LABEL: "a"}},
         {"labels": {PREBUILT_LABEL: "b"}},
         [f"metadata.labels[{PREBUILT_LABEL}]"],
+    ),
+    "prebuilt name in another place": (
+        {"labels": {PREBUILT_LABEL: "a"}},
+        {"annotations": {PREBUILT_LABEL: "a"}},
+        [],
+    ),
+    "prebuilt name over another one": (
+        {"labels": {PREBUILT_LABEL: "a"}},
+        {"labels": {PREBUILT_LABEL: "a"}, "annotations": {PREBUILT_LABEL: "b"}},
+        [f"metadata.annotations[{PREBUILT_LABEL}]"],
     ),
     "parent": (
         {"annotations": {PARENT_WORKLOAD: "a"}, "meta": OWNER},
