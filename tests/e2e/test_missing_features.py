@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from real_plane import lacking, real_cluster
 from rest import JOBS, WORKLOADS, Obj, Rest, condition, eventually, job, queues
-from warm import Processes, kueuelib
+from test_doctor_alive import embedded_cluster
+from warm import kueuelib
 
 from kueuelib.testing.processes import LocalCluster
 
@@ -19,11 +21,20 @@ NO_TOPOLOGY = "this version has no topology-aware scheduling, requested by"
 NO_QUOTA = "this version has no quota for devices of resource claims (DRA), requested by"
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    with Processes(tmp_path) as processes:
-        found = LocalCluster(processes, frameworks=("batch/job", "pod", "deployment"))
-        found.start()
+REAL = pytest.param(
+    real_cluster,
+    marks=[pytest.mark.slow, pytest.mark.skipif(bool(lacking()), reason=lacking())],
+    id="real",
+)
+
+
+@pytest.fixture(params=[pytest.param(embedded_cluster, id="embedded"), REAL])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LocalCluster]:
+    with request.param(tmp_path) as found:
+        found.frameworks = ("batch/job", "pod", "deployment")
+        found.install()
+        found.start_manager()
+        found.wait_for_manager()
         yield found
 
 
