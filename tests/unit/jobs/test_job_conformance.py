@@ -417,8 +417,8 @@ def check(adapter: JobAdapter) -> None:
             "Render.pods_ready(): returns False for what Own.running() returns",
         ),
         (
-            {"active": "spec.workers"},
-            "Render.is_active(): returns True for what Own.stopped() returns, where spec.wor",
+            {"active": "metadata.name"},
+            "Render.is_active(): returns True for what Own.stopped() returns, where metadata",
         ),
         (
             {"succeeded": equals("status.fase", "Succeeded")},
