@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import attrs
@@ -33,9 +34,11 @@ from kueuelib.jobs.webhooks.rules import with_default_class
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.scheduler.explain.answer import Explanation, explain
+from kueuelib.scheduler.explain.budget import PAIR_STEPS, Budget
 from kueuelib.scheduler.explain.obstacles import Problem
 from kueuelib.scheduler.explain.trial import Verdict
 from kueuelib.scheduler.explain.unhonoured import Unhonoured, unhonoured_keys
+from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.policy import KUEUE, PROTECTOR
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 
@@ -43,6 +46,8 @@ LOOKS = 3
 """How often a Workload is read before the answer is that nothing stands in its way."""
 PAUSE = 1.0
 """Seconds between two of these reads."""
+PAIR_SECONDS = 1.0
+"""The processor time for pairs of changes."""
 _JOBS = JobSettings()
 _ALL_MANAGED = (
     "a manager whose configuration sets manageJobsWithoutQueueName queues it anyway; "
@@ -96,6 +101,7 @@ async def ask(
     settings: Settings = DEFAULTS,
     jobs: JobSettings = _JOBS,
     clock: Clock = SYSTEM_CLOCK,
+    seconds: float = PAIR_SECONDS,
 ) -> Answer:
     """Explains an object of the cluster; sends nothing but GET and LIST.
 
@@ -110,6 +116,7 @@ async def ask(
         settings: the manager's settings for decisions.
         jobs: its settings for jobs.
         clock: the time, and how to wait.
+        seconds: of processor time for pairs of changes, if no single one is enough.
 
     Raises:
         ObjectNotFound: it does not exist.
@@ -117,12 +124,12 @@ async def ask(
     """
     for _ in range(LOOKS - 1):
         cluster = await read_cluster(client, namespace, settings)
-        answer = await _look(client, cluster, reference, namespace, clock.now(), jobs)
+        answer = await _look(client, cluster, reference, namespace, clock.now(), jobs, seconds)
         if not _is_free(answer):
             return (await _remarked(client, cluster, [answer]))[0]
         await clock.sleep(PAUSE)
     cluster = await read_cluster(client, namespace, settings)
-    answer = await _look(client, cluster, reference, namespace, clock.now(), jobs)
+    answer = await _look(client, cluster, reference, namespace, clock.now(), jobs, seconds)
     (answer,) = await _remarked(client, cluster, [answer])
     if not _is_free(answer):
         return answer
@@ -153,6 +160,7 @@ async def _look(
     namespace: str,
     now: float,
     jobs: JobSettings,
+    seconds: float,
 ) -> Answer:
     """The answer of one look.
 
@@ -160,7 +168,7 @@ async def _look(
         ObjectNotFound: the object does not exist; if its namespace does not either, that is said.
     """
     try:
-        return await _answer(client, cluster, reference, namespace, now, jobs)
+        return await _answer(client, cluster, reference, namespace, now, jobs, seconds)
     except ObjectNotFound:
         known = sorted(cluster.world.namespaces)
         if known and namespace not in known:
@@ -176,27 +184,28 @@ async def _answer(
     namespace: str,
     now: float,
     jobs: JobSettings,
+    seconds: float,
 ) -> Answer:
     key = ObjectKey(namespace, reference.name)
     if reference.resource is WORKLOADS:
         raw = _named(cluster, key)
         if raw is None:
             raise ObjectNotFound(_not_found(cluster, key))
-        return _existing(cluster, raw, f"Workload {reference.name}", now, jobs)
+        return _existing(cluster, raw, f"Workload {reference.name}", now, jobs, seconds)
     if reference.resource is None:
         owned = owned_workload(reference, namespace, cluster.workloads)
-        return _existing(cluster, owned, reference.title, now, jobs)
+        return _existing(cluster, owned, reference.title, now, jobs, seconds)
     obj = await _get(client, reference.resource, key)
     title = reference.title
     raw = workload_of(obj, cluster.workloads)
     if raw is not None:
-        reply = _existing(cluster, raw, title, now, jobs)
+        reply = _existing(cluster, raw, title, now, jobs, seconds)
         return attrs.evolve(reply, ignored=tuple(unhonoured_keys(title, obj["metadata"])))
     if reference.resource is PODS:
         owner = owning_job(obj)
         if owner:
             job = Reference(JOBS, owner)
-            reply = await _answer(client, cluster, job, namespace, now, jobs)
+            reply = await _answer(client, cluster, job, namespace, now, jobs, seconds)
             return attrs.evolve(reply, title=f"{title} of {reply.title}")
         pods = [one async for one in client.list_all(PODS, namespace)]
         wrong = group_problem(obj, pods)
@@ -217,7 +226,7 @@ async def _answer(
         "(is a manager running, and does it manage this object?)"
     )
     try:
-        (answer,) = _hypothetical(cluster, [Document(obj, title, title)], now, jobs)
+        (answer,) = _hypothetical(cluster, [Document(obj, title, title)], now, jobs, seconds)
     except ConfigError as error:
         problem = Problem(title, error.problem, error.fix)
         return Answer(title, False, None, None, (problem,), cluster.notes)
@@ -230,6 +239,7 @@ async def ask_about(
     now: float,
     settings: Settings = DEFAULTS,
     jobs: JobSettings = _JOBS,
+    seconds: float = PAIR_SECONDS,
 ) -> tuple[Answer, ...]:
     """Explains manifests as if all of them were submitted now, in their order.
 
@@ -239,13 +249,15 @@ async def ask_about(
         now: seconds since the epoch.
         settings: the manager's settings for decisions.
         jobs: its settings for jobs.
+        seconds: of processor time for pairs of changes of each, if no single one is enough.
 
     Raises:
         ConfigError: one of them is not valid, or the cluster serves no queueing API.
     """
     namespace = documents[0].obj["metadata"]["namespace"]
     cluster = await read_cluster(client, namespace, settings)
-    return await _remarked(client, cluster, _hypothetical(cluster, documents, now, jobs))
+    answers = _hypothetical(cluster, documents, now, jobs, seconds)
+    return await _remarked(client, cluster, answers)
 
 
 async def _get(client: Client, resource: Resource, key: ObjectKey) -> Obj:
@@ -270,7 +282,16 @@ def _not_found(cluster: Cluster, key: ObjectKey) -> str:
     return missing("Workload", key, known)
 
 
-def _existing(cluster: Cluster, raw: Obj, title: str, now: float, jobs: JobSettings) -> Answer:
+def _explained(world: World, key: ObjectKey, now: float, seconds: float) -> Explanation:
+    def budget() -> Budget:
+        return Budget(PAIR_STEPS, seconds=seconds, clock=time.process_time)
+
+    return explain(world, key, now, pairs=budget)
+
+
+def _existing(
+    cluster: Cluster, raw: Obj, title: str, now: float, jobs: JobSettings, seconds: float
+) -> Answer:
     key = ObjectKey(raw["metadata"].get("namespace", ""), raw["metadata"]["name"])
     if key not in cluster.world.workloads:
         raise ConfigError(
@@ -279,7 +300,7 @@ def _existing(cluster: Cluster, raw: Obj, title: str, now: float, jobs: JobSetti
             "see the notes: " + "; ".join(cluster.notes),
         )
     world = cluster.world
-    explanation = explain(world, key, now)
+    explanation = _explained(world, key, now, seconds)
     condition = find_condition((raw.get("status") or {}).get("conditions"), QUOTA_RESERVED)
     told = None
     if condition.get("status") == "False":
@@ -297,6 +318,7 @@ def _hypothetical(
     documents: tuple[Document, ...] | list[Document],
     now: float,
     jobs: JobSettings,
+    seconds: float,
 ) -> tuple[Answer, ...]:
     world = cluster.world
     outcomes: list[ObjectKey | Problem] = []
@@ -316,7 +338,7 @@ def _hypothetical(
     return tuple(
         _left_alone(document.obj, document.title, one, jobs, cluster.notes)
         if isinstance(one, Problem)
-        else _of_manifest(document, explain(world, one, now), cluster.notes)
+        else _of_manifest(document, _explained(world, one, now, seconds), cluster.notes)
         for document, one in zip(documents, outcomes, strict=True)
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -10,7 +11,7 @@ import attrs
 
 from kueuelib.api.names import DEFAULT_NAMESPACE
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.explaining.asking import Answer, ask, ask_about
+from kueuelib.app.explaining.asking import PAIR_SECONDS, Answer, ask, ask_about
 from kueuelib.app.explaining.manifests import Document, parse_manifests
 from kueuelib.app.explaining.subject import parse_reference
 from kueuelib.app.part_settings import engine_settings, job_settings
@@ -21,6 +22,9 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.connection import ATTEMPT_TIMEOUT, connect, wait_for_server
 from kueuelib.runtime.yaml_files import read_text
 
+THOROUGH_SECONDS = 60.0
+"""The processor time for pairs of changes with `--thorough`."""
+
 
 def run(
     reference: str | None,
@@ -30,6 +34,8 @@ def run(
     namespace: str,
     output: str,
     server_timeout: float,
+    *,
+    thorough: bool,
 ) -> int:
     """Explains an object or manifests, and prints the answer.
 
@@ -41,6 +47,7 @@ def run(
         namespace: the namespace; that of the kubeconfig's context when empty.
         output: `text` or `json`.
         server_timeout: seconds to wait for a server that does not answer.
+        thorough: whether to take longer for pairs of changes.
 
     Raises:
         ConfigError: an argument or a file is not valid.
@@ -54,7 +61,10 @@ def run(
     text = None if file is None else _read(file)
     logs.configure("console", "warning")
     given = given_configuration(config)
-    answers = anyio.run(_ask, reference, file, text, kubeconfig, namespace, server_timeout, given)
+    seconds = THOROUGH_SECONDS if thorough else PAIR_SECONDS
+    source = "standard input" if file == "-" else str(file)
+    asked = partial(_ask, reference, source, text, kubeconfig, namespace, server_timeout, given)
+    answers = anyio.run(asked, seconds)
     if output == "json":
         from kueuelib.cli.explain.data import to_json
 
@@ -74,12 +84,13 @@ def _read(file: str) -> str:
 
 async def _ask(
     reference: str | None,
-    file: str | None,
+    source: str,
     text: str | None,
     kubeconfig: Path | None,
     namespace: str,
     server_timeout: float,
     given: Configuration | None,
+    seconds: float,
 ) -> tuple[Answer, ...]:
     patience = max(server_timeout, ATTEMPT_TIMEOUT)
     async with await connect(kubeconfig, user_agent="kueuelib-explain", timeout=patience) as client:
@@ -87,14 +98,16 @@ async def _ask(
         default = endpoint.namespace or DEFAULT_NAMESPACE
         documents: tuple[Document, ...] = ()
         if text is not None:
-            source = "standard input" if file == "-" else str(file)
             documents = parse_manifests(text, source, namespace, default)
         await wait_for_server(client, server_timeout, starting=False)
         running = await running_configuration(client, given)
         settings, jobs = engine_settings(running.configuration), job_settings(running.configuration)
         if reference is None:
-            answers = await ask_about(client, documents, SYSTEM_CLOCK.now(), settings, jobs)
+            now = SYSTEM_CLOCK.now()
+            answers = await ask_about(client, documents, now, settings, jobs, seconds)
         else:
             subject = parse_reference(reference)
-            answers = (await ask(client, subject, namespace or default, settings, jobs),)
+            where = namespace or default
+            answer = await ask(client, subject, where, settings, jobs, seconds=seconds)
+            answers = (answer,)
     return tuple(attrs.evolve(one, notes=(*one.notes, *running.notes)) for one in answers)

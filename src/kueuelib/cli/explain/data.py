@@ -15,10 +15,11 @@ from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.api.quantity import format_amount
 from kueuelib.app.explaining.asking import Answer
 from kueuelib.scheduler.explain.answer import Explanation
+from kueuelib.scheduler.explain.changes import Change
 from kueuelib.scheduler.explain.obstacles import Problem
 from kueuelib.scheduler.explain.rows import Row
 from kueuelib.scheduler.explain.tree_rows import TreeRow
-from kueuelib.scheduler.explain.tried_change import TriedChange
+from kueuelib.scheduler.explain.tried_change import TriedChange, TriedPair
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
 
 
@@ -85,6 +86,7 @@ def _explanation(explanation: Explanation) -> Obj:
         "cohortTree": [tree_row_data(row) for row in explanation.tree],
         "checksAfterQuota": list(explanation.checks),
         "changes": [change_data(one) for one in explanation.changes],
+        "pairs": [pair_data(one) for one in explanation.pairs],
         "tried": list(explanation.tried),
         "limits": list(explanation.limits),
     }
@@ -171,16 +173,24 @@ def tree_row_data(row: TreeRow) -> Obj:
 
 def change_data(option: TriedChange) -> Obj:
     """One change, with every field of its own."""
-    own = _plain(option.change)
+    data = _change(option.change)
+    details = data.pop("details")
+    return {**data, **_result(option), "details": details}
+
+
+def pair_data(pair: TriedPair) -> Obj:
+    """Two changes, and what they do together."""
+    return {"changes": [_change(one) for one in pair.changes], **_result(pair)}
+
+
+def _result(tried: TriedChange | TriedPair) -> Obj:
+    return {"checks": list(tried.checks), "preempts": [str(key) for key in tried.victims]}
+
+
+def _change(change: Change) -> Obj:
+    own = _plain(change)
     own.pop("kind", None)
-    return {
-        "kind": option.change.kind,
-        "subject": option.change.subject,
-        "text": option.change.text,
-        "checks": list(option.checks),
-        "preempts": [str(key) for key in option.victims],
-        "details": own,
-    }
+    return {"kind": change.kind, "subject": change.subject, "text": change.text, "details": own}
 
 
 def _problem(problem: Problem) -> Obj:

@@ -16,11 +16,13 @@ from kueuelib.cli.explain.tree import tree_table
 from kueuelib.cli.terminal import print_table, terminal
 from kueuelib.scheduler.blockers import AffinityMismatch, Blocker, ExceedsCapacity, QuotaInUse
 from kueuelib.scheduler.explain.answer import Explanation
+from kueuelib.scheduler.explain.changes import Change
 from kueuelib.scheduler.explain.own_changes import MoveTo
+from kueuelib.scheduler.explain.pairs import PAIRS
 from kueuelib.scheduler.explain.rows import Fit, Row
 from kueuelib.scheduler.explain.tree_changes import SetParent
 from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict
-from kueuelib.scheduler.explain.tried_change import TriedChange
+from kueuelib.scheduler.explain.tried_change import TriedChange, TriedPair
 from kueuelib.scheduler.object_reasons import LocalQueueMissing
 from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
 
@@ -49,8 +51,9 @@ def _show(console: Console, answer: Answer) -> None:
             _line(console, f"  {problem.subject}: {problem.problem}; {problem.fix}")
     if explanation is not None and explanation.verdict in (Verdict.WAITS, Verdict.PREEMPTS):
         _changes(console, explanation)
-        if explanation.tried:
-            _line(console, f"Tried, one change at a time: {', '.join(explanation.tried)}.")
+        tried = [kind for kind in explanation.tried if kind != PAIRS]
+        if tried:
+            _line(console, f"Tried, one change at a time: {', '.join(tried)}.")
         for limit in explanation.limits:
             _line(console, f"The search was limited: {limit}.")
     if answer.unhonoured:
@@ -276,12 +279,27 @@ def _fit(row: Row) -> str:
 def _changes(console: Console, explanation: Explanation) -> None:
     if not explanation.changes:
         if explanation.verdict is Verdict.WAITS:
-            _line(console, "No single change was found that would admit it now.", bold=True)
+            _pairs(console, explanation)
         return
     for heading, texts in changes_by_end(explanation.changes):
         _line(console, heading, bold=True)
         for text in texts:
             _line(console, f"  {text}", colour="green")
+
+
+def _pairs(console: Console, explanation: Explanation) -> None:
+    """What is said without a single change: two that are enough together, if they were found."""
+    none_alone = "No single change was found that would admit it now"
+    if not explanation.pairs:
+        nor = ", and no two" if PAIRS in explanation.tried else ""
+        _line(console, f"{none_alone}{nor}.", bold=True)
+    for number, pair in enumerate(explanation.pairs):
+        which = "Or these two" if number else f"{none_alone}, but these two together would"
+        if pair.checks:
+            which += f" reserve quota{_decide(pair.checks)}"
+        _line(console, f"{which}{_preempts(pair)}:", bold=True)
+        for change in pair.changes:
+            _line(console, f"  {_said(change, change.text)}", colour="green")
 
 
 def changes_by_end(changes: Sequence[TriedChange]) -> Iterator[tuple[str, list[str]]]:
@@ -353,8 +371,13 @@ def change_text(option: TriedChange, choices: Sequence[str] = ()) -> str:
     text = change.text
     if isinstance(change, MoveTo | SetParent) and len(choices) > 1:
         text = change.said_of(f"{', '.join(choices[:-1])} or {choices[-1]}")
-    if change.subject not in text:
-        text = f"{change.subject}: {text}"
-    if not option.victims:
-        return text
-    return f"{text} (preempts {', '.join(str(key) for key in option.victims)})"
+    return _said(change, text) + _preempts(option)
+
+
+def _said(change: Change, text: str) -> str:
+    return text if change.subject in text else f"{change.subject}: {text}"
+
+
+def _preempts(tried: TriedChange | TriedPair) -> str:
+    victims = ", ".join(map(str, tried.victims))
+    return f" (preempts {victims})" if victims else ""

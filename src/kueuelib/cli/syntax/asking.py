@@ -49,12 +49,14 @@ def _changes(command: F) -> F:
         "waitForPodsReady, manageJobsWithoutQueueName)."
     ),
 )
+@click.option("--thorough", is_flag=True, help="Take up to a minute for pairs of changes.")
 @click.option("--when", is_flag=True, help="Print when it will start, from many simulations.")
 @kubeconfig
 @answer_timeout
 def explain(
     reference: str | None,
     filename: str | None,
+    thorough: bool,
     when: bool,
     namespace: str,
     output: str,
@@ -62,7 +64,7 @@ def explain(
     kubeconfig: Path | None,
     server_timeout: float,
 ) -> int:
-    """Say why a Job, Pod or Workload waits, and the smallest change that would admit it.
+    """Say why a Job, Pod or Workload waits, and the smallest changes that would admit it.
 
     It only reads, on any cluster that has the objects. KIND is job, pod,
     workload, or any other kind whose objects have Workloads.
@@ -74,7 +76,8 @@ def explain(
         return run_when(*arguments)
     from kueuelib.cli.explain.command import run
 
-    return run(reference, filename, kubeconfig, config, namespace, output, server_timeout)
+    arguments = (reference, filename, kubeconfig, config, namespace, output, server_timeout)
+    return run(*arguments, thorough=thorough)
 
 
 @click.command()

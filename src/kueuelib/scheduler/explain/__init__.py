@@ -1,5 +1,4 @@
-"""Explains why a workload has no quota, and finds the smallest single changes that would give it
-some.
+"""Explains why a workload has no quota, and finds the smallest changes that would give it some.
 
     world = World(...)                       facts as values, from any source
     answer = explain(world, key, now)        position, reason, table, verified changes

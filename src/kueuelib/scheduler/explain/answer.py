@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
 from kueuelib.api import conditions, names
@@ -12,7 +14,7 @@ from kueuelib.scheduler.decide.owners import owned
 from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.awaited import Awaited, awaited_checks
-from kueuelib.scheduler.explain.budget import OutOfStepsError
+from kueuelib.scheduler.explain.budget import Budget, OutOfStepsError
 from kueuelib.scheduler.explain.deciders import deciders_of
 from kueuelib.scheduler.explain.leaving import note_on_leaving
 from kueuelib.scheduler.explain.obstacles import Problem, absent_cohorts, problems_of, silent_checks
@@ -21,7 +23,7 @@ from kueuelib.scheduler.explain.rows import Row, rows_of
 from kueuelib.scheduler.explain.search import Search
 from kueuelib.scheduler.explain.tree_rows import TreeRow, tree_rows
 from kueuelib.scheduler.explain.trial import TrialOutcome, Trials, Verdict
-from kueuelib.scheduler.explain.tried_change import TriedChange
+from kueuelib.scheduler.explain.tried_change import TriedChange, TriedPair
 from kueuelib.scheduler.explain.unhonoured import Unhonoured, unhonoured_in
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import OUT_OF_QUEUE
@@ -54,6 +56,7 @@ class Explanation:
             cohort without an object.
         problems: errors in the set-up.
         changes: single changes that would give it quota now, each tried.
+        pairs: pairs of changes that would, if no single one does and they were searched for.
         tried: the kinds of changes whose search was completed.
         limits: the gaps in the search for changes, as sentences for people.
         checks: the admission checks that would decide after it gets quota without a change.
@@ -83,6 +86,7 @@ class Explanation:
     used_less: tuple[tuple[ObjectKey, float], ...] = ()
     notes: tuple[str, ...] = ()
     awaited: tuple[Awaited, ...] = ()
+    pairs: tuple[TriedPair, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
@@ -103,7 +107,14 @@ class Explanation:
         return len(self.ahead) + 1 if waits and self.cluster_queue else None
 
 
-def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -> Explanation:
+def explain(
+    world: World,
+    key: ObjectKey,
+    now: float,
+    *,
+    changes: bool = True,
+    pairs: Callable[[], Budget] | None = None,
+) -> Explanation:
     """Explain one workload.
 
     Args:
@@ -111,6 +122,8 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
         key: the workload.
         now: seconds since the epoch.
         changes: whether to search for changes, which takes many trials, within a budget.
+        pairs: makes the budget of a search for two changes when no single one is enough; None for
+            no such search.
 
     Raises:
         UnknownObject: there is no such workload in the world.
@@ -137,6 +150,7 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
         attrs.evolve(one, checks=deciders_of(one.change.apply(world), key, one.outcome))
         for one in (search.run() if changes else ())
     ]
+    two = search.pairs(pairs()) if changes and pairs is not None and not with_checks else ()
     rows = rows_of(trials.engine(), key, reason) if waits else ()
     return Explanation(
         key=key,
@@ -152,6 +166,7 @@ def explain(world: World, key: ObjectKey, now: float, *, changes: bool = True) -
         rows=rows,
         problems=problems,
         changes=tuple(with_checks),
+        pairs=two,
         tried=tuple(search.tried),
         limits=tuple(search.limits),
         checks=deciders_of(world, key, base),

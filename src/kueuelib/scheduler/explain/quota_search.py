@@ -10,24 +10,19 @@ shows how much would have been enough for the same decisions, so few trials are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+
+import attrs
 
 from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.explain.changes import (
-    BORROWING,
-    LENDING,
-    NOMINAL,
-    More,
-    RaiseQuota,
-    amount_in,
-)
+from kueuelib.scheduler.explain.changes import More, RaiseQuota
 from kueuelib.scheduler.explain.guess import Guess, Tree
-from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
-from kueuelib.scheduler.explain.sizes import MOST, Sizes, demand_on, gallop, grains_of
+from kueuelib.scheduler.explain.raises import LIMITS, cohort_raises, other_raises, own_raises
+from kueuelib.scheduler.explain.sizes import Sizes, demand_on, gallop, grains_of
 from kueuelib.scheduler.explain.trial import TrialOutcome, Trials
 from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.quota.queue_spec import queue_spec
 
 Test = Callable[[Sizes], TrialOutcome]
 Goal = Callable[[TrialOutcome], bool]
@@ -64,10 +59,7 @@ class QuotaSearch:
         shares = world.settings.fair_sharing is not None and queue.spec.cohort_name
         self._grains = {} if shares else grains_of(trials.engine())
         self._demand = demand_on(trials.engine())
-        self._members = world.scope_of(queue)
-        self._tree = Tree(world, self._members)
-        self._flavors = queue_spec(queue).flavors
-        self._own = Place(CLUSTER_QUEUE, queue.name)
+        self._tree = Tree(world, world.scope_of(queue))
 
     def own(self) -> Iterator[TriedChange]:
         """Quotas of its own ClusterQueue, flavor by flavor.
@@ -75,9 +67,7 @@ class QuotaSearch:
         Raises:
             OutOfStepsError: there are no steps left.
         """
-        for flavor in self._flavors:
-            for field in _LIMITS:
-                yield from self._raise(self._own, flavor, field)
+        return chain.from_iterable(map(self._lower, own_raises(self._world, self._queue)))
 
     def cohorts(self) -> Iterator[TriedChange]:
         """Quotas and limits of the Cohorts of its tree, those above it first.
@@ -85,13 +75,7 @@ class QuotaSearch:
         Raises:
             OutOfStepsError: there are no steps left.
         """
-        above = self._world.above(self._queue.spec.cohort_name)
-        others = [name for name in self._tree.cohorts if name not in above]
-        for names in (above, others):
-            for flavor in self._flavors:
-                for name in names:
-                    for field in _LIMITS if name in self._world.cohorts else ():
-                        yield from self._raise(Place(COHORT, name), flavor, field)
+        return chain.from_iterable(map(self._lower, cohort_raises(self._world, self._queue)))
 
     def others(self) -> Iterator[TriedChange]:
         """Quotas of the other ClusterQueues of its tree, flavor by flavor.
@@ -99,33 +83,19 @@ class QuotaSearch:
         Raises:
             OutOfStepsError: there are no steps left.
         """
-        for field in _LIMITS:
-            for flavor in self._flavors:
-                for name in sorted(self._members - {self._queue.name}):
-                    yield from self._raise(Place(CLUSTER_QUEUE, name), flavor, field)
+        return chain.from_iterable(map(self._lower, other_raises(self._world, self._queue)))
 
-    def _raise(self, place: Place, flavor: str, field: str) -> Iterator[TriedChange]:
+    def _lower(self, largest: RaiseQuota) -> Iterator[TriedChange]:
         """Raise everything as far as possible, then lower one resource after the other.
 
         If that does not admit it, because others then take more, a smaller size is searched for.
         """
-        quotas = place.quotas(self._world)
-        before: Sizes = {}
-        most: Sizes = {}
-        for name, resource in self._own.quotas(self._world):
-            quota = quotas.get((flavor, resource))
-            amount = None if quota is None or name != flavor else amount_in(quota, field)
-            if quota is None or amount is None:
-                continue
-            # A Cohort may lend more than its own: what its members lend it.
-            full = field == LENDING and place.kind == CLUSTER_QUEUE
-            limit = (amount_in(quota, NOMINAL) or 0) - amount if full else MOST
-            if limit > 0:
-                before[resource], most[resource] = amount, limit
+        before: Sizes = {more.resource: more.before for more in largest.amounts}
+        most: Sizes = {more.resource: more.by for more in largest.amounts}
 
         def change(sizes: Sizes) -> RaiseQuota:
             amounts = (More(name, before[name], size) for name, size in sizes.items() if size)
-            return RaiseQuota(place, flavor, field, tuple(amounts))
+            return attrs.evolve(largest, amounts=tuple(amounts))
 
         def tried(sizes: Sizes) -> TrialOutcome:
             return self._trials.with_change(change(sizes))
@@ -143,9 +113,7 @@ class QuotaSearch:
                     return by
             return None
 
-        if not most:
-            return
-        guess = Guess(self._tree, place, flavor, _LIMITS[field])
+        guess = Guess(self._tree, largest.place, largest.flavor, LIMITS[largest.field])
         for good in self._goals:
             by = least(good)
             if by is not None:
@@ -178,7 +146,6 @@ class QuotaSearch:
         return by
 
 
-_LIMITS = {LENDING: "lending", NOMINAL: "nominal", BORROWING: "borrowing"}
 _GUESSES = 4
 """The number of guesses before a search in steps takes over."""
 

@@ -7,42 +7,39 @@ others leave, that is reported, too. Each kind of change has a share of the budg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import TypeVar
 
-from kueuelib.api import kueue, names
 from kueuelib.api.kueue import ClusterQueue, PodSet
-from kueuelib.api.meta import ObjectKey, is_true
-from kueuelib.scheduler.explain.budget import MOST_STEPS, OutOfStepsError
-from kueuelib.scheduler.explain.changes import (
-    Change,
-    Ends,
-    RaiseThreshold,
-    SetPolicy,
-    StartLocalQueue,
-    Withdraws,
+from kueuelib.api.meta import ObjectKey
+from kueuelib.scheduler.explain.budget import MOST_STEPS, Budget, OutOfStepsError
+from kueuelib.scheduler.explain.candidates import (
+    COHORT_QUOTAS,
+    HOLDERS,
+    ITSELF,
+    LOCAL_QUEUES,
+    MOST_TRIED,
+    OTHER_QUOTAS,
+    OWN_QUOTAS,
+    PARENTS,
+    POLICIES,
+    SET_UP,
+    WEIGHTS,
+    for_nodes,
+    holders,
+    homes,
+    moves,
+    policies,
+    priorities,
+    set_up,
+    thresholds,
 )
-from kueuelib.scheduler.explain.creations import (
-    CreateFlavor,
-    CreateLocalQueue,
-    LabelNamespace,
-    ServeCheck,
-)
+from kueuelib.scheduler.explain.changes import Change, Ends, Withdraws
 from kueuelib.scheduler.explain.later import first_end
-from kueuelib.scheduler.explain.leaving import is_leaving
-from kueuelib.scheduler.explain.obstacles import missing_labels
-from kueuelib.scheduler.explain.own_changes import (
-    AnyNode,
-    FewerPods,
-    MoveTo,
-    SetPriority,
-    Tolerate,
-    job_of,
-    node_demands,
-    returns,
-)
+from kueuelib.scheduler.explain.own_changes import FewerPods, job_of, returns
+from kueuelib.scheduler.explain.pairs import PAIRS, PairSearch
 from kueuelib.scheduler.explain.places import Place
 from kueuelib.scheduler.explain.quota_search import Goal, QuotaSearch
 from kueuelib.scheduler.explain.sizes import bisect, gallop, grains_of
@@ -50,28 +47,10 @@ from kueuelib.scheduler.explain.smallest import smallest
 from kueuelib.scheduler.explain.tree_changes import MOST_WEIGHT, RaiseWeight, SetParent
 from kueuelib.scheduler.explain.tree_search import TreeSearch
 from kueuelib.scheduler.explain.trial import Probe, TrialOutcome, Trials, Verdict
-from kueuelib.scheduler.explain.tried_change import TriedChange
-from kueuelib.scheduler.explain.widening import tolerable, wider_policies
+from kueuelib.scheduler.explain.tried_change import TriedChange, TriedPair
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.pending.workload_info import holds_quota
-from kueuelib.scheduler.quota.queue_spec import queue_spec
 
 T = TypeVar("T")
-
-MOST_TRIED = 20
-"""The maximum number of workloads, queues and priorities that are tried in the whole world. If more
-Workloads than this wait, a change is first tried without the others.
-"""
-SET_UP = "the set-up"
-ITSELF = "the Workload itself"
-POLICIES = "policies of its ClusterQueue"
-OWN_QUOTAS = "quotas of its ClusterQueue"
-HOLDERS = "other Workloads"
-LOCAL_QUEUES = "other LocalQueues of its namespace"
-OTHER_QUOTAS = "quotas of other members of the cohort"
-COHORT_QUOTAS = "quotas of Cohorts"
-WEIGHTS = "weights"
-PARENTS = "cohorts above"
 
 
 class Search:
@@ -101,7 +80,6 @@ class Search:
         self._base = base
         self._workload = world.workloads[key]
         self._job = job_of(self._workload)
-        self._local_queue = world.local_queue_of(self._workload)
         self._queue = world.cluster_queue_of(self._workload)
         self._near = trials.near
         self._budget = trials.budget
@@ -144,6 +122,24 @@ class Search:
             if one.sized and self._helps(one.outcome) and one not in shown:
                 shown.append(one)
         return tuple(shown)
+
+    def pairs(self, budget: Budget) -> tuple[TriedPair, ...]:
+        """Pairs of changes, if it waits and no single one was found.
+
+        Args:
+            budget: of this search.
+        """
+        if self._base.verdict is not Verdict.WAITS or self._base.unsettled:
+            return ()
+        search = PairSearch(self._key, self._now, self._base, self._trials, self._alone, budget)
+        two = search.run()
+        if search.complete:
+            self.tried.append(PAIRS)
+        else:
+            self.limits.append(
+                "not all pairs of changes were tried in the time for them; --thorough takes longer"
+            )
+        return two
 
     def _in_sizes(self, option: TriedChange) -> Sequence[TriedChange]:
         """The smallest size that admits it, and the smallest that is enough if others leave."""
@@ -234,80 +230,35 @@ class Search:
         later = first_end(self._world, key, self._now, self._base, self._budget)
         if later is not None and self._helps(later.outcome):
             yield later
-        if self._local_queue is None:
-            if names.is_dns1123_subdomain(workload.spec.queue_name):
-                missing = ObjectKey(key.namespace, workload.spec.queue_name)
-                for name in self._first(sorted(self._world.cluster_queues), "ClusterQueues"):
-                    yield from self._check(CreateLocalQueue(missing, name))
-        elif self._local_queue.spec.stop_policy != kueue.NONE:
-            before = self._local_queue.spec.stop_policy
-            yield from self._check(StartLocalQueue(self._local_queue.key, before))
-        if self._queue is not None:
-            yield from self._set_up_of(self._queue)
-
-    def _set_up_of(self, queue: ClusterQueue) -> Iterator[TriedChange]:
-        if queue.spec.stop_policy != kueue.NONE:
-            stopped = queue.spec.stop_policy
-            yield from self._check(SetPolicy(queue.name, "stopPolicy", stopped, kueue.NONE))
-        for change in TreeSearch(self._world, queue).cuts():
-            yield from self._check(change)
-        spec = queue_spec(queue)
-        for name in spec.flavors:
-            if name not in self._world.flavors:
-                yield from self._check(CreateFlavor(name))
-        for name in sorted({check.name for check in spec.checks}):
-            admission_check = self._world.checks.get(name)
-            if admission_check is None or not is_true(admission_check, names.ACTIVE):
-                yield from self._check(ServeCheck(name, exists=admission_check is not None))
-        labels = self._world.namespaces.get(self._key.namespace)
-        wanted = () if labels is None else missing_labels(spec.selector, labels)
-        if wanted:
-            yield from self._check(LabelNamespace(self._key.namespace, wanted))
+        made = self._first(homes(self._world, key), "ClusterQueues")
+        for mended in chain(made, set_up(self._world, key)):
+            yield from self._check(mended)
 
     # --- the workload itself
 
     def _own(self) -> Iterator[TriedChange]:
         yield from self._priorities()
         yield from self._fewer_pods()
-        for flavor, taint in tolerable(self._world, self._queue):
-            yield from self._check(Tolerate(self._key, flavor, taint, job=self._job))
-        if demands := node_demands(self._workload):
-            yield from self._check(AnyNode(self._key, demands, job=self._job))
+        for change in for_nodes(self._world, self._workload):
+            yield from self._check(change)
 
     def _moves(self) -> Iterator[TriedChange]:
-        current = self._workload.spec.queue_name
-        queues = [
-            other
-            for each, other in sorted(self._world.local_queues.items())
-            if each.namespace == self._key.namespace and each.name != current
-        ]
-        for local_queue in self._first(queues, "LocalQueues of the namespace"):
-            home, name = local_queue.spec.cluster_queue, local_queue.name
-            if self._queue is None or home != self._queue.name:
-                yield from self._check(MoveTo(self._key, current, name, home, job=self._job))
+        queues = moves(self._world, self._workload)
+        for change in self._first(queues, "LocalQueues of the namespace"):
+            yield from self._check(change)
 
     def _priorities(self) -> Iterator[TriedChange]:
-        """The priorities to try: only those of others, and just above them, can make a
-        difference.
-        """
-        before = self._workload.spec.priority or 0
-        near = self._near.workloads.values()
-        others = {workload.spec.priority or 0 for workload in near}
-        steps = sorted({step for other in others for step in (other, other + 1) if step > before})
+        """The lowest higher priority that helps."""
+        steps = priorities(self._near, self._workload)
         if len(steps) > MOST_TRIED:
-            if not self._helps(self._try(SetPriority(self._key, before, steps[-1]))):
+            if not self._helps(self._try(steps[-1])):
                 return
-            index = bisect(
-                -1,
-                len(steps) - 1,
-                lambda at: self._helps(self._try(SetPriority(self._key, before, steps[at]))),
-            )
-            steps = [steps[index]]
-        for step in steps:
-            outcome = self._try(SetPriority(self._key, before, step))
-            if self._helps(outcome):
-                yield TriedChange(SetPriority(self._key, before, step), outcome)
-                return
+            at = bisect(-1, len(steps) - 1, lambda at: self._helps(self._try(steps[at])))
+            steps = (steps[at],)
+        yield from self._first_that_helps(steps)
+
+    def _first_that_helps(self, changes: Iterable[Change]) -> Iterator[TriedChange]:
+        return islice(chain.from_iterable(map(self._check, changes)), 1)
 
     def _fewer_pods(self) -> Iterator[TriedChange]:
         for pod_set in self._workload.spec.pod_sets:
@@ -325,34 +276,10 @@ class Search:
     # --- policies
 
     def _policies(self, queue: ClusterQueue) -> Iterator[TriedChange]:
-        spec, name = queue.spec, queue.name
-        if spec.queueing_strategy == kueue.STRICT_FIFO:
-            to = kueue.BEST_EFFORT_FIFO
-            yield from self._check(SetPolicy(name, "queueingStrategy", kueue.STRICT_FIFO, to))
-        for path, before, wider in wider_policies(spec):
-            for to in wider:
-                outcome = self._try(SetPolicy(name, path, before, to))
-                if self._helps(outcome):
-                    yield TriedChange(SetPolicy(name, path, before, to), outcome)
-                    break
-
-        yield from self._thresholds(queue)
-
-    def _thresholds(self, queue: ClusterQueue) -> Iterator[TriedChange]:
-        """The thresholds to try: only priorities of workloads with quota can make a difference."""
-        policy = queue.spec.preemption.borrow_within_cohort
-        before = policy.max_priority_threshold
-        if policy.policy == kueue.NEVER or before is None:
-            return
-        near = self._near.workloads.values()
-        steps = sorted({workload.spec.priority or 0 for workload in near if holds_quota(workload)})
-        higher = [step for step in steps if step > before]
-        for to in self._first(higher, "thresholds of priority"):
-            change = RaiseThreshold(queue.name, before, to)
-            outcome = self._try(change)
-            if self._helps(outcome):
-                yield TriedChange(change, outcome)
-                return
+        for wider in policies(queue):
+            yield from self._first_that_helps(wider)
+        higher = thresholds(self._near, queue)
+        yield from self._first_that_helps(self._first(higher, "thresholds of priority"))
 
     # --- the tree of cohorts
 
@@ -376,18 +303,13 @@ class Search:
     # --- other workloads
 
     def _others(self) -> Iterator[TriedChange]:
-        near, rivals = self._near, self._rivals
-        holders = [
-            each
-            for each, workload in sorted(near.workloads.items())
-            if holds_quota(workload) and not is_leaving(workload)
-        ]
-        if max(len(holders), len(rivals)) > MOST_TRIED:
+        near, rivals, holding = self._near, self._rivals, holders(self._near)
+        if max(len(holding), len(rivals)) > MOST_TRIED:
             probe = Probe(self._world, self._key, self._now, self._budget)
             if not self._helps(probe.base):
-                holders = [each for each in holders if self._helps(probe.without(each))]
+                holding = [each for each in holding if self._helps(probe.without(each))]
                 rivals = []
-        for each in self._first(holders, "Workloads that hold quota and might help by ending"):
+        for each in self._first(holding, "Workloads that hold quota and might help by ending"):
             yield from self._check(Ends(each))
         ahead = near.ahead_of(self._key)
         rivals = [*(each for each in ahead if each in rivals), *sorted(set(rivals) - set(ahead))]

@@ -44,9 +44,9 @@ def smallest(
         OutOfStepsError: there are no steps left.
     """
     change = option.change
-    for size, grain, resized in _sizes(change, grains):
+    for size, grain, resized in sizes_of(change, grains):
 
-        def test(size: int, before: Change = change, resized: _Resized = resized) -> bool:
+        def test(size: int, before: Change = change, resized: Resized = resized) -> bool:
             return helps(run(resized(before, size)))
 
         step = -(-size // (grain * MOST_LOOKS)) * grain
@@ -61,11 +61,11 @@ def smallest(
     return smallest(TriedChange(change, run(change)), grains, run, helps)
 
 
-_Resized = Callable[[Any, int], Change]
+Resized = Callable[[Any, int], Change]
 """A change with another size."""
 
 
-def _sizes(change: Change, grains: Mapping[str, int]) -> Iterator[tuple[int, int, _Resized]]:
+def sizes_of(change: Change, grains: Mapping[str, int]) -> Iterator[tuple[int, int, Resized]]:
     """Every size, its smallest useful step, and how to set it."""
     match change:
         case RaiseQuota(amounts=amounts):

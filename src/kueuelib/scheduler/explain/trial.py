@@ -9,6 +9,7 @@ trial.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from enum import Enum
 
 import attrs
@@ -118,14 +119,15 @@ class Trials:
         budget: of all trials except `unchanged`; a separate one by default.
 
     Attributes:
-        near: the facts that may matter to the workload.
+        world: the facts.
+        near: those that may matter to the workload.
         budget: the remaining budget.
     """
 
     def __init__(
         self, world: World, key: ObjectKey, now: float, budget: Budget | None = None
     ) -> None:
-        self._world = world
+        self.world = world
         self._key = key
         self._now = now
         self.budget = Budget() if budget is None else budget
@@ -136,6 +138,19 @@ class Trials:
     def engine(self) -> Engine:
         """A new engine that knows the world but has run no cycle."""
         return fork(self._engine)
+
+    def engine_within(self, changed: World) -> Engine:
+        """A new engine that knows another world with the same settings and defaults."""
+        engine = self.engine()
+        for event in difference(self.near, self._narrowed(changed)):
+            engine.observe(event, self._now)
+        return engine
+
+    def within_budget(self, budget: Budget) -> Trials:
+        """The same trials at the expense of another budget."""
+        other = copy(self)
+        other.budget = budget
+        return other
 
     def unchanged(self) -> TrialOutcome:
         """The outcome in the unchanged world."""
@@ -148,10 +163,10 @@ class Trials:
             OutOfStepsError: the budget does not suffice.
         """
         if isinstance(change, Whole):
-            return self.within(change.apply(self._world))
+            return self.within(change.apply(self.world))
         answer = self._known.get(change)
         if answer is None:
-            answer = self._known[change] = self.within(change.apply(self._world))
+            answer = self._known[change] = self.within(change.apply(self.world))
         return answer
 
     def within(self, changed: World) -> TrialOutcome:
@@ -161,13 +176,11 @@ class Trials:
             OutOfStepsError: the budget does not suffice.
         """
         self.budget.spend(1 + len(self.near.workloads) // COPIED_PER_STEP)
-        engine = self.engine()
-        for event in difference(self.near, self._narrowed(changed)):
-            engine.observe(event, self._now)
+        engine = self.engine_within(changed)
         return _run(engine, self._key, self._now, self.budget.spend)
 
     def _narrowed(self, changed: World) -> World:
-        before, near = self._world, self.near
+        before, near = self.world, self.near
         if (
             changed.workloads is not before.workloads
             or changed.local_queues is not before.local_queues
@@ -317,7 +330,7 @@ class Probe:
         self._world = world.narrowed(key).alone(key)
         self._key = key
         self._now = now
-        self._fresh = self._world.engine(now)
+        self._fresh = engine_of(self._world, now)
         self._engine = fork(self._fresh)
         self.base = self._ask()
 

@@ -1,4 +1,4 @@
-"""A change that a search tried."""
+"""Changes that a search tried."""
 
 from __future__ import annotations
 
@@ -28,4 +28,24 @@ class TriedChange:
     @property
     def victims(self) -> tuple[ObjectKey, ...]:
         """The workloads that would be preempted for it."""
+        return self.outcome.victims
+
+
+@attrs.frozen
+class TriedPair:
+    """Two changes that were tried together, neither of which is enough alone.
+
+    Attributes:
+        changes: what to do.
+        outcome: their outcome.
+        checks: the admission checks that decide afterwards.
+    """
+
+    changes: tuple[Change, Change]
+    outcome: TrialOutcome
+    checks: tuple[str, ...] = ()
+
+    @property
+    def victims(self) -> tuple[ObjectKey, ...]:
+        """The workloads that would be preempted for them."""
         return self.outcome.victims
