@@ -189,13 +189,16 @@ def weights(world: World, verdict: Verdict) -> dict[Choice, int]:
 
 def parents(world: World, verdict: Verdict) -> set[Choice]:
     found = set()
+    own = world.cluster_queue_of(world.workloads[KEY])
+    assert own is not None
+    tree = world.cohorts_of([own.name])
     for place in places_above(world):
         before = place.parent(world)
         limited = any(
             quota.borrowing_limit is not None or quota.lending_limit is not None
             for quota in place.quotas(world).values()
         )
-        for to in ("", *world.all_cohorts()):
+        for to in ("", *tree):
             cycle = place.kind == COHORT and place.name in world.above(to)
             if to == before or cycle or (limited and not to):
                 continue

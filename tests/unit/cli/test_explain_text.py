@@ -72,7 +72,6 @@ def test_where_it_could_be_is_one_line_for_each_price(capsys: pytest.CaptureFixt
         "ClusterQueue mine: raise nominalQuota of flavor f: cpu by 2 (to 3)",
         f"{submit} {choice} with the label {label}",
         f"{submit} full (ClusterQueue full) with the label {label} (preempts ns/holder)",
-        "ClusterQueue mine: set spec.cohortName: co-a, co-b or co-c",
     ]
 
 

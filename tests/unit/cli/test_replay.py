@@ -81,10 +81,10 @@ def test_a_question_finds_the_workload_of_a_job(
     asked = ("train@1001.5", "ns/other@1e6", "elsewhere/train@1001.5", "train@5")
     assert run(options(recording, explain=asked)) == 0
     shown = capsys.readouterr().out
-    assert "At 1001.5:\nWorkload ns/job-train-1a2b3" in shown
-    assert "At 1000000:\nWorkload ns/other" in shown
+    assert "At 1970-01-01T00:16:41Z:\nWorkload ns/job-train-1a2b3" in shown
+    assert "At 1970-01-12T13:46:40Z:\nWorkload ns/other" in shown
     assert "elsewhere/train did not exist" in shown
-    assert "At 5:\ntrain did not exist" in shown
+    assert "At 1970-01-01T00:00:05Z:\ntrain did not exist" in shown
 
 
 def test_a_scenario_names_what_it_has_no_place_for(
@@ -108,11 +108,18 @@ def test_a_scenario_names_what_it_has_no_place_for(
 @pytest.mark.parametrize(
     ("chosen", "problem"),
     [
-        ({"until": "5"}, "--until: the recording begins at 1000.0; give a later time"),
+        (
+            {"until": "5"},
+            "--until: the recording begins at 1970-01-01T00:16:40.000000Z; give a later time",
+        ),
         ({"until": "soon"}, "--until soon: 'soon' is neither a number nor a date and time"),
         ({"explain": ("train",)}, "--explain train: does not name a job and a time"),
         ({"explain": ("train@soon",)}, "--explain train@soon: 'soon' is neither a number"),
         ({"policies": (Path("x"),)}, "--with and --output go together; give both"),
+        (
+            {"policies": (Path("x"),), "output": Path("y")},
+            "--with: at the end of the recording, nothing is left to simulate; give the time",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused(recording: Path, chosen: dict[str, Any], problem: str) -> None:
@@ -125,7 +132,7 @@ def test_a_simulation_needs_a_job(recording: Path, tmp_path: Path) -> None:
     chosen = options(recording, until="1000.5", policies=(recording,), output=tmp_path / "out")
     header = recording.read_bytes().splitlines(keepends=True)[0]
     recording.write_bytes(header)
-    with pytest.raises(ConfigError, match="there is no job at 1000.5 or later"):
+    with pytest.raises(ConfigError, match="there is no job at 1970-01-01T00:16:40Z or later"):
         run(chosen)
 
 

@@ -280,6 +280,18 @@ def test_a_deactivated_workload_is_activated() -> None:
     assert texts(found) == ["set spec.active: true"]
 
 
+def test_who_ran_too_long_is_given_more_time_before_it_is_activated() -> None:
+    reason = "DeactivatedDueToMaximumExecutionTimeExceeded"
+    evicted = make_condition("Evicted", reason=reason)
+    workload = waits(active=False, conditions=[evicted], maximumExecutionTimeSeconds=60)
+    found = ask(world().with_workload(workload))
+    (text,) = texts(found)
+    assert text.startswith("raise or remove spec.maximumExecutionTimeSeconds, and set spec.active")
+    (problem,) = found.problems
+    assert problem.problem == "spec.active is false: it ran longer than its maximum of 60 s"
+    assert "maximumExecutionTimeSeconds" in problem.fix
+
+
 def lacks_pods(cpu: int = 1, *, group: bool = True) -> Workload:
     text = "The group waits for 2 pods to be replaced"
     lacks = make_condition("Requeued", False, "WaitingForReplacementPods") | {"message": text}

@@ -9,6 +9,7 @@ from pathlib import Path
 import attrs
 import orjson
 
+from kueuelib.api.meta import format_micro_time
 from kueuelib.app.recording import recorded_settings
 from kueuelib.cli.question import question
 from kueuelib.cli.replay.questions import answer
@@ -60,6 +61,9 @@ def run(options: ReplayOptions) -> int:
     """
     if bool(options.policies) is not (options.output is not None):
         raise ConfigError("kueuelib replay", "--with and --output go together", "give both")
+    if options.policies and options.until is None:
+        problem = "at the end of the recording, nothing is left to simulate"
+        raise ConfigError("--with", problem, "give the time to start at with --until")
     replay = _Replay(options)
     different = replay.run()
     console = sys.stderr if options.scenario else sys.stdout
@@ -107,7 +111,7 @@ class _Replay:
         """
         if self._begin is None and self._rest:
             (first,) = self._rest
-            problem = f"the recording begins at {first.at!r}"
+            problem = f"the recording begins at {format_micro_time(first.at)}"
             raise ConfigError("--until", problem, "give a later time")
         if self._begin is None:
             raise ConfigError(str(self._file), "holds no whole line", "give another recording")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kueuelib.api.meta import ObjectKey
+from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.app.explaining.asking import Answer
 from kueuelib.cli.explain.text import show
 from kueuelib.cli.terminal import terminal
@@ -16,7 +16,7 @@ from kueuelib.simulator.play import Question
 def answer(asked: Question, world: World) -> None:
     """Prints why a job waits in a world."""
     console = terminal()
-    console.print(f"At {asked.at:.10g}:", style="bold", highlight=False)
+    console.print(f"At {format_time(asked.at)}:", style="bold", highlight=False)
     keys = matching(asked.job, world)
     if not keys:
         console.print(f"{asked.job} did not exist", highlight=False)

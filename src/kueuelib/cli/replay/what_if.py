@@ -19,7 +19,7 @@ import orjson
 from kueuelib.api import conditions, names
 from kueuelib.api.codec import encode
 from kueuelib.api.kueue import Workload, WorkloadStatus
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, format_time
 from kueuelib.cli.simulate.command import SimulateOptions, run
 from kueuelib.errors import ConfigError
 from kueuelib.recording.history import Lives, WorkloadHistory
@@ -69,7 +69,7 @@ def simulate(
     ]
     if not snapshot and not later:
         fix = "give an earlier --until"
-        raise ConfigError("--with", f"there is no job at {at:.10g} or later", fix)
+        raise ConfigError("--with", f"there is no job at {format_time(at)} or later", fix)
     try:
         output.mkdir(parents=True, exist_ok=True)
         files = [

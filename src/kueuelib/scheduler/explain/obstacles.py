@@ -12,7 +12,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.api.missing_features import DEVICES, sentence
 from kueuelib.machinery.selectors import Op, Selector
 from kueuelib.scheduler.explain.creations import LabelNamespace, ServeCheck
-from kueuelib.scheduler.explain.own_changes import job_of
+from kueuelib.scheduler.explain.own_changes import job_of, time_limit
 from kueuelib.scheduler.explain.rows import Fit, Row
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import (
@@ -63,7 +63,13 @@ def _problems(world: World, key: ObjectKey, reason: Reason | None) -> Iterator[P
     workload = world.workloads[key]
     subject = f"Workload {key}"
     if not workload.spec.active:
-        yield Problem(subject, "spec.active is false", "set spec.active to true")
+        limit = time_limit(workload)
+        if limit is None:
+            yield Problem(subject, "spec.active is false", "set spec.active to true")
+        else:
+            text = f"spec.active is false: it ran longer than its maximum of {limit} s"
+            fix = "raise or remove spec.maximumExecutionTimeSeconds, then set spec.active to true"
+            yield Problem(subject, text, fix)
     gates = gates_of(workload)
     if gates:
         job = job_of(workload) or subject

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from kueuelib.api import names
+from kueuelib.api import conditions, names
 from kueuelib.api.affinity import required_node_affinity
 from kueuelib.api.core import Taint, Toleration
 from kueuelib.api.kueue import Workload
@@ -112,9 +112,16 @@ class FewerPods(OfJob):
 
 @attrs.frozen
 class Activate(Whole):
-    """The workload is activated again."""
+    """The workload is activated again.
+
+    Attributes:
+        key: the workload.
+        limit: the maximum execution time after which it was deactivated; None if for something
+            else.
+    """
 
     key: ObjectKey
+    limit: int | None = None
 
     kind = "activate"
 
@@ -126,7 +133,12 @@ class Activate(Whole):
     @property
     def text(self) -> str:
         """What to set."""
-        return "set spec.active: true"
+        if self.limit is None:
+            return "set spec.active: true"
+        return (
+            f"raise or remove spec.maximumExecutionTimeSeconds, and set spec.active: true: "
+            f"its time starts again, and after {self.limit} s it would be deactivated again"
+        )
 
     def apply(self, world: World) -> World:
         """The world with it active."""
@@ -157,6 +169,15 @@ class Ungate(OfJob, Whole):
         }
         metadata = attrs.evolve(workload.metadata, annotations=kept)
         return world.with_workload(attrs.evolve(workload, metadata=metadata))
+
+
+def time_limit(workload: Workload) -> int | None:
+    """The maximum execution time after which a workload was deactivated; None if for another
+    reason.
+    """
+    evicted = conditions.find(workload.status.conditions, names.EVICTED)
+    ran_out = evicted is not None and evicted.reason.endswith(names.REASON_MAXIMUM_EXECUTION)
+    return workload.spec.maximum_execution_time_seconds if ran_out else None
 
 
 def is_group(workload: Workload) -> bool:
@@ -227,7 +248,7 @@ def returns(
     """
     key, state = workload.key, workload.status.requeue_state
     if not workload.spec.active:
-        yield Activate(key)
+        yield Activate(key, time_limit(workload))
     if gates_of(workload):
         yield Ungate(key, job=job_of(workload))
     if missing_pods(workload) and is_group(workload):

@@ -53,10 +53,11 @@ class TreeSearch:
         return [self._leaves(place) for place in places if self._may_leave(place)]
 
     def moves(self) -> list[SetParent]:
-        """Other parents for it or for a Cohort above it, without cycles, beginning with no parent;
-        `cuts` excepted.
+        """Other parents in its tree for it or for a Cohort above it, without cycles, beginning with
+        no parent; `cuts` excepted. What another tree owns is not its own to take.
         """
-        cohorts = {name: self._world.above(name) for name in self._world.all_cohorts()}
+        tree = self._world.cohorts_of([self._queue.name])
+        cohorts = {name: self._world.above(name) for name in tree}
         cuts = self.cuts()
         leaves = [self._leaves(place) for place in self._places if self._may_leave(place)]
         return [one for one in leaves if one not in cuts] + [

@@ -419,6 +419,12 @@ def suspend_for_nobody(patient: Any) -> None:
     patient.add("Job", "alone", "ns", metadata=labels, spec={"suspend": True})
 
 
+def name_no_class(patient: Any) -> None:
+    suspend_for_nobody(patient)
+    labels = patient.get("Job", "alone")["metadata"]["labels"]
+    labels["kueue.x-k8s.io/priority-class"] = "urgent"
+
+
 def finish_the_other(patient: Any) -> None:
     patient.remove("Workload", "runs")
     status = patient.get("ClusterQueue")["status"]
@@ -531,6 +537,7 @@ CASES = [
     (gate_for_a_group, "pod-gated", ERROR, "Pod ns/one", "its group g has no Workload"),
     (gate_for_what_has_finished, "pod-gated", ERROR, "Pod ns/late", "pod-late has finished"),
     (suspend_for_nobody, "job-unqueued", ERROR, "Job ns/alone", "names the queue lq"),
+    (name_no_class, "job-unqueued", ERROR, "Job ns/alone", "urgent does not exist"),
     (ask_for_too_much, "never-fits", ERROR, "Workload ns/waits", "6 requested, at most 4"),
     (want_other_nodes, "never-fits", ERROR, "Workload ns/waits", "f: node affinity differs"),
     (fail_to_start, "never-ran", ERROR, "Workload ns/waits", "FailedToStart: no way"),

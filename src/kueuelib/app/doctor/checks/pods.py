@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kueuelib.api.ages import duration
-from kueuelib.api.meta import Obj, controller_of
-from kueuelib.api.names import QUEUE_LABEL
+from kueuelib.api.kinds import WORKLOAD_PRIORITY_CLASSES
+from kueuelib.api.meta import Obj, controller_of, labels_of
+from kueuelib.api.names import PRIORITY_CLASS_LABEL, QUEUE_LABEL
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
 from kueuelib.app.doctor.manager import no_manager
 from kueuelib.app.doctor.snapshot import Snapshot
@@ -71,9 +72,21 @@ def unqueued(snapshot: Snapshot) -> Iterator[Finding]:
             continue
         problem = (
             f"it has been suspended for {duration(age)} and names the queue {queue_of(job)} "
-            f"({QUEUE_LABEL}), and no Workload was made for it: is a manager running?"
+            f"({QUEUE_LABEL}), and no Workload was made for it"
         )
-        meta = job["metadata"]
+        subject, meta = subject_of("Job", job), job["metadata"]
+        wanted = labels_of(job).get(PRIORITY_CLASS_LABEL, "")
+        if wanted and _is_missing(snapshot, wanted):
+            text = f"{problem}: {WORKLOAD_PRIORITY_CLASSES.kind} {wanted} does not exist"
+            fix = f"create it, or remove the label {PRIORITY_CLASS_LABEL}"
+            yield Finding(Severity.ERROR, subject, text, fix)
+            continue
+        problem += ": is a manager running?"
         fix = f"kueuelib explain job/{meta['name']} -n {meta['namespace']}"
-        subject = subject_of("Job", job)
         yield Finding(Severity.ERROR, subject, problem, fix, no_manager(snapshot))
+
+
+def _is_missing(snapshot: Snapshot, priority_class: str) -> bool:
+    """Whether a WorkloadPriorityClass does not exist, as far as they were read."""
+    known = snapshot.cluster.classes.workload
+    return not snapshot.why_unseen(WORKLOAD_PRIORITY_CLASSES.kind) and priority_class not in known
