@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Final
@@ -34,6 +35,7 @@ PERMISSIONS: Final = "permissions"
 """What the manager may do: `Snapshot.reviews`."""
 CALLS: Final = "calls"
 """Whether the API server reaches the webhooks: `Snapshot.calls`."""
+_NOT_CALLED: Final = re.compile('failed calling webhook "([^"]+)"')
 _REFERRED: Final = {
     ADMISSION_CHECKS: kinds.ADMISSION_CHECKS.kind,
     COHORTS: kinds.COHORTS.kind,
@@ -73,6 +75,12 @@ class Call:
 
     what: str
     error: str
+
+    @property
+    def webhook(self) -> str:
+        """The name of the webhook that did not answer, as far as the server named it."""
+        match = _NOT_CALLED.search(self.error)
+        return match[1] if match else ""
 
 
 @attrs.frozen(slots=False)

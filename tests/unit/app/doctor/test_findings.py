@@ -220,6 +220,11 @@ def leave_an_api_behind(patient: Any) -> None:
     register(patient, VISIBILITY, **said)
 
 
+def let_another_webhook_fail(patient: Any) -> None:
+    register_another_webhook(patient)
+    patient.calls = [Call("admission", 'failed calling webhook "theirs.dev": no endpoints')]
+
+
 def register_another_webhook(patient: Any) -> None:
     rule = {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"]}
     patient.add(MUTATING, "theirs", webhooks=[{"name": "theirs.dev", "rules": [rule]}])
@@ -421,8 +426,7 @@ def suspend_for_nobody(patient: Any) -> None:
 
 def name_no_class(patient: Any) -> None:
     suspend_for_nobody(patient)
-    labels = patient.get("Job", "alone")["metadata"]["labels"]
-    labels["kueue.x-k8s.io/priority-class"] = "urgent"
+    patient.get("Job", "alone")["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "urgent"
 
 
 def finish_the_other(patient: Any) -> None:
@@ -499,6 +503,7 @@ CASES = [
      "the configuration has visibilityServer"),
     (leave_an_api_behind, "visibility-unavailable", WARNING, f"APIService {VISIBILITY}",
      "(FailedDiscoveryCheck: connection refused)"),
+    (let_another_webhook_fail, "another-webhook", ERROR, f"{MUTATING} theirs", "does not answer"),
     (register_another_webhook, "another-webhook", WARNING, f"{MUTATING} theirs", "theirs.dev"),
     (lose_a_flavor, "queue-inactive", ERROR, QUEUE, "missing ResourceFlavor(s): absent"),
     (lose_a_controller, "queue-inactive", ERROR, QUEUE, "AdmissionCheck"),

@@ -200,15 +200,23 @@ def deployment_left(snapshot: Snapshot) -> Iterator[Finding]:
 @check("another-webhook", MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind)
 def another_webhook(snapshot: Snapshot) -> Iterator[Finding]:
     """Webhook configurations of other programs for our kinds."""
+    dead = {call.webhook: call.error for call in snapshot.calls if call.webhook}
     for kind in (MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind):
         for configuration in snapshot.all(kind):
             name = configuration["metadata"]["name"]
             named = [
                 one["name"]
                 for one in configuration.get("webhooks") or ()
-                if any(KUEUE in (rule.get("apiGroups") or ()) for rule in one.get("rules") or ())
+                if one["name"] in dead
+                or any(KUEUE in (rule.get("apiGroups") or ()) for rule in one.get("rules") or ())
             ]
-            if named and name not in _OURS:
+            if not named or name in _OURS:
+                continue
+            fix = f"kubectl delete {kind.lower()} {name}  # if nobody needs it"
+            errors = [dead[one] for one in named if one in dead]
+            if errors:
+                problem = f"it does not answer, so our kinds cannot be written: {errors[0]}"
+                yield Finding(Severity.ERROR, Subject(kind, name), problem, fix)
+            else:
                 problem = f"{', '.join(named)} is called for our kinds, too"
-                fix = f"kubectl delete {kind.lower()} {name}  # if nobody needs it"
                 yield Finding(Severity.WARNING, Subject(kind, name), problem, fix)

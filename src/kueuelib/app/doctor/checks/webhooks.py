@@ -95,9 +95,16 @@ def certificate(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check(UNREACHABLE, CALLS)
 def unreachable(snapshot: Snapshot) -> Iterator[Finding]:
-    """Webhooks that the API server cannot reach."""
+    """Webhooks of ours that the API server cannot reach."""
+    theirs = {
+        webhook["name"]
+        for kind in (MUTATING, VALIDATING)
+        for configuration in snapshot.all(kind)
+        if (kind, configuration["metadata"]["name"]) not in CONFIGURATIONS
+        for webhook in configuration.get("webhooks") or ()
+    }
     for call in snapshot.calls:
-        if call.error:
+        if call.error and call.webhook not in theirs:
             problem = f"the API server does not reach the {call.what} webhook: {call.error}"
             service = snapshot.configuration.internal_cert_management.webhook_service_name
             subject = Subject("Service", service, snapshot.namespace)
