@@ -167,6 +167,11 @@ class Replay:
         self.workloads[changed.key] = changed
         self.engine.observe(events.WorkloadSet(changed), self.now)
 
+    def prioritize(self, key: ObjectKey, priority: int) -> None:
+        """Somebody changes the priority of a workload."""
+        raw = encode(self.workloads[key])
+        self.come(decode(Workload, {**raw, "spec": {**raw["spec"], "priority": priority}}))
+
     def come(self, workload: Workload) -> None:
         self.workloads[workload.key] = workload
         self.engine.observe(events.WorkloadSet(workload), self.now)

@@ -76,6 +76,10 @@ def test_nobody_sleeps_in_many_worlds(seed: int) -> None:
         replay = Replay(facts, Settings(priority_sorting=rng.random() < 0.8))
         replay.rest()
         assert replay.sleeper() is None, facts
+        if running := sorted(replay.engine.cache.holders):
+            replay.prioritize(rng.choice(running), rng.randint(-3, 4))
+            replay.rest()
+            assert replay.sleeper() is None, facts
 
 
 def test_heads_do_not_keep_each_other_searching() -> None:

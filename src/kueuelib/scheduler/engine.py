@@ -134,7 +134,7 @@ class Engine(Knowledge):
         """Wakes the trees for which the preemption policy may now answer differently."""
         for name in [name for name, at in self._again.items() if at <= now]:
             del self._again[name]
-            self._state.note_policy(name)
+            self._state.note_preemption(name)
 
     def _look_at_order(self) -> None:
         """Gives a turn to LocalQueues that now come first."""

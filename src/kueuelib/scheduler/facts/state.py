@@ -134,8 +134,8 @@ class State:
         self.past_usage.open(key, spec.name, weight, _stored(local_queue), holders)
         self.past_usage.weigh(key, weight)
 
-    def note_policy(self, cluster_queue: str) -> None:
-        """Note that the preemption policy may answer differently in the tree of a ClusterQueue."""
+    def note_preemption(self, cluster_queue: str) -> None:
+        """Note that others than before may be preempted in the tree of a ClusterQueue."""
         scope = self.scope(cluster_queue)
         if scope is not None:
             scope.note_changed(from_outside=False)

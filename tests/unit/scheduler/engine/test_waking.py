@@ -6,6 +6,7 @@ import pytest
 from engine_cluster import NOW, Cluster, holding, key
 
 from kueuelib.scheduler import events
+from kueuelib.scheduler.reasons import Preempting
 from kueuelib.testing.builders import (
     make_cluster_queue,
     make_flavor,
@@ -57,6 +58,23 @@ def test_who_begins_to_borrow_wakes_those_who_may_reclaim_from_it(
     cluster.submit("borrows", "b", 2, priority=priority)
     assert cluster.cycle() == ["+borrows"]
     assert cluster.cycle() == (["w"] if priority == 0 else [])
+
+
+@pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
+@pytest.mark.parametrize("home", ["q", "lender"])
+def test_a_running_workload_that_loses_its_priority_wakes_its_preemptors(
+    cluster: Cluster, home: str, strategy: str
+) -> None:
+    """In its own ClusterQueue, and in one that lent what it uses."""
+    rights = {"withinClusterQueue": "LowerPriority", "reclaimWithinCohort": "LowerPriority"}
+    cluster.queue("q", 2, cohort="c", preemption=rights, queueingStrategy=strategy)
+    cluster.queue("lender", 0, cohort="c")
+    cluster.tell(events.WorkloadSet(holding("r", home, 2, priority=5)))
+    cluster.submit("w", "q", 2, priority=3)
+    assert cluster.cycle() == ["w"]
+    cluster.tell(events.WorkloadSet(holding("r", home, 2, priority=0)))
+    assert cluster.cycle() == ["w"]
+    assert isinstance(cluster.reason("w"), Preempting)
 
 
 def test_at_rest_doubtful_verdicts_are_looked_at_before_all_others(cluster: Cluster) -> None:
