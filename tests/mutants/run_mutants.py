@@ -64,6 +64,7 @@ JOB_TESTS = (
     "tests/unit/jobs/kinds/test_kind_follower.py",
     "tests/unit/jobs/pods/test_edits.py",
     "tests/unit/jobs/pods/test_group.py",
+    "tests/unit/jobs/pods/test_later_groups.py",
     "tests/unit/jobs/pods/test_looks.py",
     "tests/unit/jobs/pods/test_role_hash.py",
     "tests/unit/jobs/pods/test_roster.py",

@@ -14,7 +14,7 @@ from kueuelib.api.names import IS_GROUP_WORKLOAD
 from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
 from kueuelib.jobs.pods.parents import Parent
 from kueuelib.jobs.pods.pod_requests import NO_REQUESTS, PodRequests
-from kueuelib.jobs.pods.reading import Stage, is_deleted, is_serving, stage_of
+from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_deleted, is_serving, stage_of
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 
 ENFORCE = "Enforce"
@@ -73,8 +73,16 @@ class GroupFacts:
     def counted(self) -> tuple[Obj, ...]:
         """The pods that decide what happens to the group."""
         if not self.serving:
-            return self.pods
+            return tuple(pod for pod in self.pods if not self._is_left_over(pod))
         return tuple(pod for pod in self.pods if not stage_of(pod).is_over)
+
+    def _is_left_over(self, pod: Obj) -> bool:
+        """Whether a pod failed in an earlier group of the name. In its own group, a failed pod has
+        our finalizer until its replacement is an owner of the Workload, as it is itself by then.
+        """
+        if stage_of(pod) is not Stage.FAILED or has_finalizer(pod):
+            return False
+        return pod["metadata"]["uid"] not in self.owners
 
     @property
     def wanted(self) -> int | None:

@@ -180,7 +180,7 @@ class PodGroup(
             for role in self.roles.initial
         ):
             return JobEnd(True, self._progress())
-        given_up = any(is_unretriable(pod) and stage_of(pod).is_over for pod in self.facts.pods)
+        given_up = any(map(_gives_up, self.facts.counted))
         return JobEnd(False, self._progress()) if given_up else None
 
     def _progress(self) -> str:
@@ -367,6 +367,15 @@ class PodGroup(
             return ()
         owners = self.facts.owners
         return tuple(each for each in self.roster.kept if each.uid not in owners)
+
+
+def _gives_up(pod: Obj) -> bool:
+    """Whether a pod that has ended gives its group up. One that succeeded has our finalizer until
+    its group ends; without it, it only has a place in a later group.
+    """
+    stage = stage_of(pod)
+    ended_here = stage is Stage.FAILED or (stage is Stage.SUCCEEDED and has_finalizer(pod))
+    return ended_here and is_unretriable(pod)
 
 
 def _may_run(member: Member, role: str) -> bool:

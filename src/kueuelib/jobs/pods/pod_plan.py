@@ -31,7 +31,7 @@ from kueuelib.jobs.pods.compose import owner_references
 from kueuelib.jobs.pods.edits import are_edited, renamed
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
-from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_deleted, is_gated
+from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_deleted, is_gated, is_on_node
 from kueuelib.jobs.pods.roles import roles_of
 from kueuelib.jobs.pods.roster import EXCESS, Member, Rejected
 from kueuelib.jobs.pods.single import PodJob
@@ -49,6 +49,7 @@ EXCESS_POD_DELETED = "ExcessPodDeleted"
 POD_REJECTED = "PodRejected"
 OWNER_REFERENCES_ADDED = "OwnerReferencesAdded"
 GROUP_FINISHED = "GroupFinished"
+TOO_LATE = "The group is finished; this pod will never run"
 
 UNGATED = "ungated"
 REJECTED = "rejected"
@@ -137,7 +138,8 @@ def plan_group(situation: Situation, group: PodGroup) -> Commands:
     if workload is not None and states.is_deleted(workload):
         return (*dropped, *plan(situation))
     if workload is not None and states.is_finished(workload):
-        return (*dropped, *_too_late(pods), *plan(situation))
+        first = () if situation.is_left_alone else _late_strays(situation, group)
+        return (*dropped, *_too_late(pods), *first, *_but_deleted(plan(situation), first))
     runs = group.is_active() or group.is_terminating()
     if group.is_abandoned and not group.finished():
         if not runs:
@@ -185,12 +187,23 @@ def _but_deleted(commands: Commands, first: Commands) -> Commands:
 
 
 def _too_late(pods: Iterable[Obj]) -> Commands:
-    text = "The group is finished; this pod will never run"
     return tuple(
-        Emit(pod, GROUP_FINISHED, text, WARNING)
+        Emit(pod, GROUP_FINISHED, TOO_LATE, WARNING)
         for pod in pods
         if is_gated(pod) and has_finalizer(pod)
     )
+
+
+def _late_strays(situation: Situation, group: PodGroup) -> Commands:
+    """Deletes pods that came after the end of the group and lost their gate, unless they are on a
+    node. A pod that was started by us owns the Workload, or belongs to a parent.
+    """
+    facts, commands = group.facts, list[Command]()
+    for pod in () if facts.parent is not None else facts.pods:
+        known = pod["metadata"]["uid"] in facts.owners
+        if not known and not is_on_node(pod):
+            commands += marks.stopped(pod, "", TOO_LATE, situation.now)
+    return tuple(commands)
 
 
 def _strays(situation: Situation, group: PodGroup) -> Commands:
