@@ -90,6 +90,17 @@ def test_a_group_that_was_given_up_is_finished_before_it_lets_its_pods_go(pods, 
     assert about(again, DropFinalizer) == ["b"], "after a crash it goes on where it was"
 
 
+@pytest.mark.parametrize("condition", ["TerminationTarget", "DisruptionTarget"])
+def test_who_gives_its_group_up_does_so_when_it_is_stopped_too(pods, member, admitted, condition):
+    stopped = [pods.deleted(member("over", name)) for name in "ab"]
+    for pod in stopped:
+        pod["status"]["conditions"].append({"type": condition, "status": "True"})
+    evicted = pods.evicted(admitted) if condition == "TerminationTarget" else admitted
+    assert "Failed" not in reasons(pods.plan(*stopped, workload=evicted))
+    stopped[0]["metadata"]["annotations"].update(GIVES_UP)
+    assert reasons(pods.plan(*stopped, workload=evicted)) == ["Failed"]
+
+
 def test_a_late_pod_that_lost_its_gate_is_deleted_unless_it_is_on_a_node(pods, member, admitted):
     finished = states.finish(admitted, "Succeeded", "done", pods.now)
     done = [left(member("over", name, "Succeeded")) for name in "ab"]
