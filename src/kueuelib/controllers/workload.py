@@ -53,6 +53,10 @@ BY_RETRY = "workloads by check that has to be tried again"
 class Activities(Judgements, Protocol):
     """What the decision engine knows about ClusterQueues and reservations."""
 
+    def advance(self, now: float) -> None:
+        """Advances its time, in seconds since the epoch."""
+        ...
+
     def make_room(self, key: ObjectKey) -> Settled:
         """The victims of a reservation that are not evicted yet."""
         ...
@@ -135,6 +139,7 @@ class WorkloadReconciler:
         if wl is None:
             return DONE
         now = self._clock.now()
+        self._activities.advance(now)
         step = self._next_step(wl, now)
         if step.make_room:
             self._preempt(self._activities.make_room(key))

@@ -344,16 +344,20 @@ class Engine(Knowledge):
         missing = missing_quota(frozen, holder)
         if not isinstance(missing, QuotaWithdrawn):
             return missing
-        victims, _ = self._victims_for(frozen, holder)  # what follows reports the faults again
+        victims, again, _ = self._victims_for(frozen, holder)  # make_room reports the faults
         if not victims:
-            return missing
+            return (
+                missing
+                if again is None
+                else changed(missing, again=max(again, self._now + SOONEST))
+            )
         return MakingRoom(tuple(sorted(victim.key for victim in victims)))
 
     def _victims_for(
         self, frozen: Frozen, holder: Holder
-    ) -> tuple[tuple[Victim, ...], tuple[PolicyFault, ...]]:
-        """The workloads that must leave for a reservation, and the failures of the preemption
-        policy.
+    ) -> tuple[tuple[Victim, ...], float | None, tuple[PolicyFault, ...]]:
+        """The workloads that must leave for a reservation, when others may be found, and the
+        failures of the preemption policy.
         """
         judge = Judge(self._settings.preemption, self.history.past(), self._now)
         near = [
@@ -362,8 +366,8 @@ class Engine(Knowledge):
             if item.queue.scope is self._state.scope(holder.cluster_queue)
         ]
         leaving = self._leaving_near([holder.cluster_queue])
-        victims = victims_for(frozen, holder, self._settings, judge, near, leaving)
-        return victims, judge.reported
+        victims, again = victims_for(frozen, holder, self._settings, judge, near, leaving)
+        return victims, again, judge.reported
 
     def make_room(self, key: ObjectKey) -> Settled:
         """Marks the victims of a reservation as leaving; returns those without an earlier eviction.
@@ -375,7 +379,7 @@ class Engine(Knowledge):
         if holder is None or workload is None:
             return nothing
         frozen = self._freeze([holder.cluster_queue])
-        chosen, faults = self._victims_for(frozen, holder)
+        chosen, _, faults = self._victims_for(frozen, holder)
         if chosen:
             self._making_room[key] = None
         victims = self._let_go(chosen, key)

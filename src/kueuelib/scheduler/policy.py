@@ -180,6 +180,12 @@ class Unevictable:
         return f"The eviction of {self.key}{others} was refused; tried again at {again}: {self.why}"
 
 
+def again_after(*left_out: Protected | Unevictable | None) -> float | None:
+    """When candidates that were left out may be chosen; None if time does not change that."""
+    times = [one.until for one in left_out if one is not None]
+    return min((at for at in times if at is not None), default=None)
+
+
 class PolicyError(Exception):
     """A policy raised, or returned something that is not an answer.
 

@@ -256,6 +256,7 @@ class QuotaWithdrawn:
         resource: the resource that is short.
         amount: what the reservation needs of it.
         available: what is left of it for this reservation.
+        again: when candidates for preemption that are left out now may be chosen, or None.
     """
 
     cluster_queue: str
@@ -263,6 +264,7 @@ class QuotaWithdrawn:
     resource: str
     amount: int
     available: int
+    again: float | None = None
 
     condition_reason = PENDING
 

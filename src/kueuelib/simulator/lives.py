@@ -173,6 +173,7 @@ class Lives:
                 self._look(live)
 
     def _look(self, live: Live) -> None:
+        self.engine.advance(self._now)
         around = surroundings(live.raw, self._objects, self.engine, self._life)
         step = next_step(live.raw, around, self._now)
         if step.make_room:

@@ -302,8 +302,8 @@ def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step
             return Step(make_room=True)
         case NotEvaluated():
             return NOTHING
-        case QuotaWithdrawn() if not passed_all(wl, _required(wl, around)):
-            return NOTHING  # it is judged when its checks have passed
+        case QuotaWithdrawn(again=again) if not passed_all(wl, _required(wl, around)):
+            return Step(look_again=again)  # it is judged when its checks have passed
         case void:
             message = render(void)
             changed = states.cancel(wl, condition_reason(void), message, now)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
-from preemption_cluster import RECLAIM, Cluster, key
+from preemption_cluster import LOWER, RECLAIM, Cluster, key
 
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
+from kueuelib.scheduler.decide.preemption.history import FIRST_REST
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.reasons import MakingRoom, QuotaWithdrawn
 from kueuelib.scheduler.settings import Settings
@@ -316,3 +318,53 @@ def test_a_reservation_does_not_count_on_the_room_of_a_preemptor() -> None:
     cluster.running("z2", "z", at=9)
     cluster.change("reserving", admissionChecks=[entry("Ready")])
     assert cluster.engine.void_reservation(key("reserving")) == MakingRoom((key("z2"),))
+
+
+def waiting_for_low(check: dict[str, Any]) -> Cluster:
+    """`high` has reserved the quota of `low`, which keeps it, and its check answers."""
+    cluster = Cluster()
+    late = make_check("late", preemptionPolicy="AfterCheckPassedOrOnDemand")
+    cluster.tell(events.NamespaceSet("ns", {}), events.CheckSet(late))
+    cluster.tell(events.FlavorSet(make_flavor("f")))
+    cluster.queue("a", {"f": {"gpu": 1}}, preemption=LOWER, checks=["late"])
+    cluster.running("low", "a")
+    cluster.submit("high", "a", priority=5, status={"admissionChecks": [entry()]})
+    assert cluster.cycle() == ["+high"]
+    cluster.change("high", admissionChecks=[check])
+    return cluster
+
+
+@pytest.mark.parametrize("check", [entry("Ready"), entry("Pending", "PreemptionRequired")])
+def test_after_a_refused_eviction_a_reservation_tries_again(check: dict[str, Any]) -> None:
+    cluster = waiting_for_low(check)
+    engine = cluster.engine
+    assert engine.make_room(key("high")).preemptions
+    refused = events.EvictionFailed(key("low"), why="denied")
+    assert key("high") in engine.observe(refused, cluster.now).workloads
+    void = engine.void_reservation(key("high"))
+    assert isinstance(void, QuotaWithdrawn)
+    assert void.again == cluster.now + FIRST_REST
+    engine.advance(void.again)
+    assert engine.void_reservation(key("high")) == MakingRoom((key("low"),))
+    assert engine.make_room(key("high")).preemptions
+
+
+def test_a_reservation_hears_that_a_running_workload_lost_its_priority() -> None:
+    cluster = waiting_for_low(entry("Pending", "PreemptionRequired"))
+    engine = cluster.engine
+    low = cluster.workloads["low"]
+    raised = attrs.evolve(low, spec=attrs.evolve(low.spec, priority=9))
+    cluster.tell(events.WorkloadSet(raised))
+    void = engine.void_reservation(key("high"))
+    assert isinstance(void, QuotaWithdrawn)
+    assert void.again is None
+    assert key("high") in engine.observe(events.WorkloadSet(low), cluster.now).workloads
+    assert engine.void_reservation(key("high")) == MakingRoom((key("low"),))
+
+
+def test_a_reservation_that_has_room_hears_nothing_of_priorities() -> None:
+    cluster = waiting_for_low(entry("Pending", "PreemptionRequired"))
+    cluster.queue("a", {"f": {"gpu": 2}}, preemption=LOWER, checks=["late"])
+    low = cluster.workloads["low"]
+    raised = attrs.evolve(low, spec=attrs.evolve(low.spec, priority=1))
+    assert cluster.engine.observe(events.WorkloadSet(raised), cluster.now).workloads == ()

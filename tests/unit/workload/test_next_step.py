@@ -304,6 +304,8 @@ def test_quota_that_is_missing_counts_once_the_checks_have_passed() -> None:
     void = QuotaWithdrawn("cq", "f", "cpu", 2000, 500)
     wl = reserved(check("a"))
     assert next_step(wl, around(queue("a"), void=void), NOW) == NOTHING
+    later = attrs.evolve(void, again=NOW + 60)
+    assert next_step(wl, around(queue("a"), void=later), NOW) == Step(look_again=NOW + 60)
     wl = reserved(check("a", "Ready"))
     step = next_step(wl, around(queue("a"), void=void), NOW)
     assert states.phase_of(step.workload or wl) is Phase.PENDING

@@ -28,7 +28,7 @@ from kueuelib.scheduler.blockers import (
 from kueuelib.scheduler.decide.preemption.victims import Victim
 from kueuelib.scheduler.pending.item import Progress
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds, WorkloadInfo
-from kueuelib.scheduler.policy import Protected, Unevictable
+from kueuelib.scheduler.policy import Protected, Unevictable, again_after
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.queue_spec import Flavor, QueueSpec
 from kueuelib.scheduler.values import value
@@ -119,8 +119,7 @@ class Proposal:
     @property
     def again(self) -> float | None:
         """When candidates that were left out may be chosen; None if time does not change that."""
-        times = [one.until for one in (self.protected, self.unevictable) if one is not None]
-        return min((at for at in times if at is not None), default=None)
+        return again_after(self.protected, self.unevictable)
 
     @property
     def flavors(self) -> dict[str, Mapping[str, str]]:

@@ -19,7 +19,7 @@ from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.preemption.search import find_victims
 from kueuelib.scheduler.decide.preemption.victims import Path, Victim
 from kueuelib.scheduler.decide.promises import Promises
-from kueuelib.scheduler.policy import Asking
+from kueuelib.scheduler.policy import Asking, again_after
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.snapshot import Frozen, FrozenQueue, Snapshot
@@ -76,10 +76,11 @@ def victims_for(
     judge: Judge | None = None,
     promised: Collection[Head] = (),
     leaving: Iterable[Holder] = (),
-) -> tuple[Victim, ...]:
+) -> tuple[tuple[Victim, ...], float | None]:
     """The workloads that must leave so that a reservation fits; empty if it fits or none can help.
 
-    Those that leave for others are among them only if it fits as soon as these have left.
+    With them comes the instant from which others may be chosen, as some are left out until then.
+    Those that leave for others are among the victims only if it fits as soon as these have left.
 
     Args:
         frozen: the ClusterQueue of the workload and its tree.
@@ -91,16 +92,14 @@ def victims_for(
     """
     snapshot = _before(frozen, holder)
     queue = snapshot.queue(holder.cluster_queue)
-    if queue is None:
-        return ()
-    short = _short(snapshot, queue, holder)
-    if not short:
-        return ()
+    short = [] if queue is None else _short(snapshot, queue, holder)
+    if queue is None or not short:
+        return (), None
     mark = snapshot.mark()
     promises = Promises(snapshot, frozen, promised, leaving, settings)
     still = _short(snapshot, queue, holder)
     if not still:  # nobody else has to leave, so the path does not matter
-        return tuple(Victim(one, Path.IN_COHORT_RECLAMATION) for one in promises.leaving)
+        return tuple(Victim(one, Path.IN_COHORT_RECLAMATION) for one in promises.leaving), None
     asking = Asking(holder.cluster_queue, holder.local_queue, holder.priority)
     guard = None if judge is None else judge.guard(asking)
     preemptor = Preemptor(
@@ -110,7 +109,9 @@ def victims_for(
     if not victims and promises.standing:
         snapshot.undo(mark)
         victims = find_victims(snapshot, preemptor, frozenset(short), holder.usage).victims
-    return victims
+    if victims or guard is None:
+        return victims, None
+    return (), again_after(guard.protected, guard.unevictable)
 
 
 def _before(frozen: Frozen, holder: Holder) -> Snapshot:

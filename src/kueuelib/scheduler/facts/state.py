@@ -14,11 +14,13 @@ from kueuelib.scheduler.events import Effects
 from kueuelib.scheduler.facts.grouping import Grouping
 from kueuelib.scheduler.pending.queues import Queues
 from kueuelib.scheduler.pending.scopes import Scope
+from kueuelib.scheduler.policy import KUEUE, PreemptionPolicy
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.past_usage import PastUsage, Sample, UsageRule
 from kueuelib.scheduler.quota.queue_spec import weight_of
+from kueuelib.scheduler.values import changed
 
 N = TypeVar("N", str, ObjectKey)
 
@@ -139,6 +141,30 @@ class State:
         scope = self.scope(cluster_queue)
         if scope is not None:
             scope.note_changed(from_outside=False)
+
+    def note_change(self, before: Holder, holder: Holder, policy: PreemptionPolicy) -> None:
+        """Note that a Workload with quota may now be preempted by others than before.
+
+        Kueue's rules look at its priority, other policies at everything but its pods' readiness.
+        """
+        if policy is KUEUE:
+            differs = before.priority != holder.priority
+        else:
+            differs = changed(before, pods_ready=holder.pods_ready) != holder
+        if differs:
+            self.note_preemption(holder.cluster_queue)
+        if differs and not holder.evicted:
+            self.note_reservations(holder.cluster_queue)
+
+    def note_reservations(self, cluster_queue: str) -> None:
+        """Note the reservations in the tree of a ClusterQueue that may get room only now."""
+        scope, forest = self.scope(cluster_queue), self.cache.forest
+        for key, holder in self.cache.reservations.items():
+            home = holder.cluster_queue
+            if scope is None or self.scope(home) is not scope:
+                continue
+            if any(forest.exceeds(home, pair) for pair in holder.usage):
+                self.effects.workloads.add(key)
 
     def note_all_in(self, cluster_queue: str) -> None:
         """Note all Workloads and LocalQueues of a ClusterQueue, whose activity may have changed."""

@@ -248,7 +248,7 @@ class WorkloadFacts:
             if freed:
                 self._state.effects.cluster_queues.add(before.cluster_queue)
                 self._note_freed(before.cluster_queue, freed)
-            self._preemption_may_differ(before, holder)
+            self._state.note_change(before, holder, self._settings.preemption)
         self._when_all_ready(ready)
 
     def _count_until_now(self, key: ObjectKey, *local_queues: ObjectKey) -> None:
@@ -367,6 +367,7 @@ class WorkloadFacts:
             if event.why and preemptor is not None:
                 preemptor.keeps(holder.uid)
             self._mark(holder, evicted=False)
+            self._state.note_reservations(holder.cluster_queue)
 
     def _mark(self, holder: Holder, *, evicted: bool) -> None:
         marked = changed(holder, evicted=evicted)
@@ -375,7 +376,7 @@ class WorkloadFacts:
         scope = self._state.scope(holder.cluster_queue)
         if scope is not None:
             scope.touch()
-        self._preemption_may_differ(holder, marked)
+        self._state.note_change(holder, marked, self._settings.preemption)
 
     def _note_leaving(self, holder: Holder, before: Holder | None) -> None:
         """Notes who leaves; the next heads may count that room as free."""
@@ -385,18 +386,6 @@ class WorkloadFacts:
         self._state.leaving[holder.key] = holder
         if self._settings.parallel_preemptors and not (before and before.evicted):
             self._note_freed(holder.cluster_queue, [*holder.usage], from_outside=False)
-
-    def _preemption_may_differ(self, before: Holder, holder: Holder) -> None:
-        """Notes that a Workload with quota may now be preempted by others than before.
-
-        Kueue's rules look at its priority, other policies at everything but its pods' readiness.
-        """
-        if self._settings.preemption is KUEUE:
-            differs = before.priority != holder.priority
-        else:
-            differs = changed(before, pods_ready=holder.pods_ready) != holder
-        if differs:
-            self._state.note_preemption(holder.cluster_queue)
 
 
 def _more(one: Amounts, other: Amounts) -> list[FlavorResource]:

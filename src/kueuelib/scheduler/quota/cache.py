@@ -42,6 +42,7 @@ class Cache:
         self._check_users: dict[str, set[str]] = {}
         self._not_ready: dict[ObjectKey, None] = {}
         self._assumed: dict[ObjectKey, None] = {}
+        self._reservations: dict[ObjectKey, Holder] = {}
 
     # --- ClusterQueues
 
@@ -227,6 +228,11 @@ class Cache:
         return self._holders
 
     @property
+    def reservations(self) -> Mapping[ObjectKey, Holder]:
+        """The workloads that hold quota and are not admitted yet. Do not change them."""
+        return self._reservations
+
+    @property
     def assumed(self) -> tuple[Holder, ...]:
         """The workloads whose reservation the API server has not confirmed yet."""
         return tuple(self._holders[key] for key in self._assumed)
@@ -254,6 +260,10 @@ class Cache:
             else:
                 self._homeless.setdefault(holder.cluster_queue, {})[key] = holder
         self._holders[key] = holder
+        if holder.admitted:
+            self._reservations.pop(key, None)
+        else:
+            self._reservations[key] = holder
         if not holder.pods_ready:
             self._not_ready[key] = None
         if holder.assumed:
@@ -265,6 +275,7 @@ class Cache:
         holder = self._holders.pop(key, None)
         if holder is None:
             return None
+        self._reservations.pop(key, None)
         self._not_ready.pop(key, None)
         self._assumed.pop(key, None)
         state = self._queues.get(holder.cluster_queue)

@@ -91,6 +91,10 @@ class Forest:
         """How much more a ClusterQueue could use now; never negative."""
         return max(0, self._ledger.available(name, pair))
 
+    def exceeds(self, name: str, pair: FlavorResource) -> bool:
+        """Whether a ClusterQueue, or a cohort above it, uses more than it may."""
+        return self._ledger.available(name, pair) < 0
+
     def borrows(self, name: str, pair: FlavorResource) -> bool:
         """Whether a ClusterQueue, or a cohort above it, borrows."""
         spot = self._ledger.spots[name]
