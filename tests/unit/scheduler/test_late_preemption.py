@@ -14,7 +14,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.decide.preemption.history import FIRST_REST
 from kueuelib.scheduler.engine import Engine, Settled
-from kueuelib.scheduler.reasons import MakingRoom, QuotaWithdrawn
+from kueuelib.scheduler.reasons import MakingRoom, PodsNotReady, QuotaWithdrawn
 from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import (
     make_assignment,
@@ -368,3 +368,21 @@ def test_a_reservation_that_has_room_hears_nothing_of_priorities() -> None:
     low = cluster.workloads["low"]
     raised = attrs.evolve(low, spec=attrs.evolve(low.spec, priority=1))
     assert cluster.engine.observe(events.WorkloadSet(raised), cluster.now).workloads == ()
+
+
+def test_reservations_wait_for_pods_that_are_not_ready() -> None:
+    cluster = Cluster(Engine(Settings(block_admission=True)))
+    late = make_check("late", preemptionPolicy="AfterCheckPassedOrOnDemand")
+    cluster.tell(events.NamespaceSet("ns", {}), events.CheckSet(late))
+    cluster.tell(events.FlavorSet(make_flavor("f")))
+    for name in ("a", "b"):
+        cluster.queue(name, {"f": {"gpu": 1}}, preemption=LOWER, checks=["late"])
+        cluster.running(f"low-{name}", name)
+        cluster.submit(f"high-{name}", name, priority=5, status={"admissionChecks": [entry()]})
+    assert rest(cluster) == []
+    assert cluster.engine.standing(key("high-a")).reason == PodsNotReady()
+    for name in ("low-a", "low-b"):
+        cluster.change(name, make_condition("PodsReady", at=cluster.now))
+    assert rest(cluster) == ["+high-a"]
+    cluster.change("high-a", make_condition("PodsReady", at=cluster.now))
+    assert rest(cluster) == ["+high-b"]

@@ -246,7 +246,11 @@ class Turns:
         """
         for victim in entry.proposal.victims:
             self._snapshot.put_back(victim.holder)
-        self._admit(entry)
+        if self._settings.block_admission and not self._all_ready:
+            self._wait(entry, PodsNotReady(), Requeue.FAILED_AFTER_NOMINATION, skipped=True)
+        else:
+            self._all_ready = False
+            self._admit(entry)
 
     def _claim(self, entry: Entry) -> None:
         """Assigns the victims of a head, which are gone already, to it alone."""
