@@ -69,12 +69,14 @@ class World:
         await self.client.delete(resource, ObjectKey(namespace, name), propagation="Background")
 
     async def until(self, fn: Callable[[], Awaitable[Any]], what: str) -> Any:
-        async with asyncio.timeout(WAIT):
-            while True:
-                with contextlib.suppress(NotFound, KeyError):
-                    if value := await fn():
-                        return value
-                await asyncio.sleep(0.05)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + WAIT
+        while loop.time() < end:
+            with contextlib.suppress(NotFound, KeyError):
+                if value := await fn():
+                    return value
+            await asyncio.sleep(0.05)
+        raise AssertionError(what)
 
     async def uses(self, right: Right) -> None:
         async def so() -> bool:
@@ -315,6 +317,30 @@ async def happens_again(world: World) -> None:
     await world.uses(("", "events", "patch"))
 
 
+async def start_time_is_removed(world: World) -> None:
+    """The controller of a Job leaves its start time when it is stopped, unlike that of today."""
+    name, since = "theirs", "2026-01-01T00:00:00Z"
+    spec = {"managedBy": "example.com/job-controller", "template": {"spec": pod_spec()}}
+    await world.create(kinds.JOBS, name, metadata={"labels": {QUEUE: "main"}}, spec=spec)
+
+    async def report(**status: Any) -> None:
+        key, body = ObjectKey("default", name), {"status": status}
+        await world.client.patch(kinds.JOBS, key, body, PatchType.MERGE, subresource="status")
+
+    async def suspended() -> bool:
+        return (await world.get(kinds.JOBS, name))["spec"]["suspend"] is True
+
+    await world.admitted(name)
+    await report(startTime=since)
+    workload = ObjectKey("default", (await world.workload(name))["metadata"]["name"])
+    body = {"spec": {"active": False}}
+    await world.client.patch(kinds.WORKLOADS, workload, body, PatchType.MERGE)
+    await world.until(suspended, "the job is not stopped")
+    seen = {"type": "Suspended", "status": "True", "lastTransitionTime": since}
+    await report(conditions=[{**seen, "lastProbeTime": since, "reason": "JobSuspended"}])
+    await world.uses(("batch", "jobs/status", "patch"))
+
+
 async def nodes_are_requested(world: World) -> None:
     """A job of a queue with the check for ProvisioningRequests, which is suspended again."""
     name = f"{REQUESTS.plural}.{REQUESTS.group}"
@@ -398,6 +424,7 @@ async def everything(world: World) -> None:
         kinds.ADMISSION_CHECKS, "other", spec={"controllerName": "example.com/other"}
     )
     await happens_again(world)
+    await start_time_is_removed(world)
     await written_at_the_same_time(world)
     await job(world, "late", labels={QUEUE: "main", MAX_EXECUTION_LABEL: "1"})
     await nodes_are_requested(world)
