@@ -75,9 +75,10 @@ def _has_its_pod_sets(situation: Situation, job: GenericJob) -> Callable[[Obj], 
 def match(situation: Situation, job: GenericJob) -> Matching:
     """The Workload that stands for the job, and those to be deleted.
 
-    The equivalent one that holds quota is chosen, or else the oldest. A job that has finished or is
-    left to end keeps one whatever it asks for: its pod sets are not read. A Workload that is being
-    deleted is chosen if it is the only one, so that the job waits for its end.
+    The equivalent one that holds quota and has not finished is chosen, or else the oldest. A job
+    that has finished or is left to end keeps one whatever it asks for: its pod sets are not read. A
+    Workload that is being deleted is chosen if it is the only one, so that the job waits for its
+    end.
 
     Raises:
         InvalidJob: the job does not describe its pods.
@@ -95,7 +96,7 @@ def matching_of(situation: Situation, job: GenericJob) -> Matching:
     """The same for a job that consists of one object."""
     workloads = by_age(situation.workloads)
     live = [wl for wl in workloads if not states.is_deleted(wl)]
-    live.sort(key=lambda wl: not states.has_quota(wl))
+    live.sort(key=lambda wl: states.is_finished(wl) or not states.has_quota(wl))
     ends = job.finished() or is_left_to_end(job)
     chosen = next(iter(live) if ends else filter(is_equivalent(situation, job), live), None)
     if chosen is None and not live:

@@ -380,6 +380,15 @@ def test_what_was_left_of_finishing_is_done_later(build):
     assert reasons(commands) == ["FinishedWorkload"]
 
 
+def test_of_two_workloads_a_running_job_keeps_the_one_that_has_not_finished(build):
+    job = build.job()
+    ended = build.workload(job, admitted=True, finished=True, name="ended")
+    live = build.workload(job, admitted=True, name="live", created="2024-01-02T00:00:00Z")
+    commands = plan(build.situation(build.started(job, active=3), ended, live))
+    deleted = [each.obj["metadata"]["name"] for each in commands if isinstance(each, Delete)]
+    assert deleted == ["ended"]
+
+
 def test_nothing_is_left_to_do_about_a_finished_workload(build):
     job = build.job()
     workload = build.workload(job, admitted=True, finished=True, meta={"finalizers": []})
