@@ -163,9 +163,13 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         return bool(self._status.get("terminating"))
 
     def pods_ready(self) -> bool:
-        """Whether as many pods are ready or have succeeded as should run at a time."""
+        """Whether as many pods are ready or have succeeded as should run at a time.
+
+        The Job controller counts pods that have succeeded a moment after it has seen them.
+        """
         ready = (self._status.get("ready") or 0) + (self._status.get("succeeded") or 0)
-        return bool(ready >= self._pods_count)
+        uncounted = (self._status.get("uncountedTerminatedPods") or {}).get("succeeded") or ()
+        return bool(ready + len(uncounted) >= self._pods_count)
 
     def reclaimable_pods(self) -> Mapping[str, int]:
         """How many of its pods are no longer needed, because few completions are left."""

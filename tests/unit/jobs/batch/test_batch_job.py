@@ -31,6 +31,21 @@ def test_the_count_is_the_smaller_of_parallelism_and_completions(
     assert (pod_set.name, pod_set.count, pod_set.min_count) == ("main", count, None)
 
 
+@pytest.mark.parametrize(
+    ("status", "ready"),
+    [
+        ({"active": 3, "ready": 2}, False),
+        ({"active": 3, "ready": 3}, True),
+        ({"active": 2, "ready": 2, "succeeded": 1}, True),
+        ({"active": 2, "ready": 2, "uncountedTerminatedPods": {"succeeded": ["u"]}}, True),
+        ({"active": 2, "ready": 2, "uncountedTerminatedPods": {"failed": ["u"]}}, False),
+    ],
+)
+def test_pods_that_have_succeeded_count_as_ready(build, status, ready):
+    job = build.job(parallelism=3, completions=5)
+    assert BatchJob({**job, "status": status}).pods_ready() is ready
+
+
 @pytest.mark.parametrize(("text", "expected"), [("2", 2), ("two", None), (" 2", 2)])
 def test_the_minimal_count_comes_from_the_annotation(build, text, expected):
     (pod_set,) = BatchJob(build.job(annotations={MIN_PARALLELISM: text})).pod_sets()
