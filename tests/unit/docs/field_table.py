@@ -162,9 +162,9 @@ All labels and annotations of today's Kueue; they begin with `kueue.x-k8s.io/`. 
 also read in pod templates.
 
 - **waits**: the Workload waits. Its condition, `explain` and `pending` name the feature that is
-  missing, the webhook warns about a new Job, Pod or Workload, and a Workload that holds quota keeps
-  it. A Workload takes over such an annotation of jobs or Pods. The values `false`, `0` and an empty
-  one ask for nothing.
+  missing. The webhook warns about a new Job, Pod or Workload. A Workload that holds quota keeps it.
+  A Workload takes over such an annotation of its job or Pods. The values `false` and `0`, and an
+  empty value, ask for nothing.
 - **a record**: other managers write it for themselves. It asks for nothing.
 
 | Key | | On | |
