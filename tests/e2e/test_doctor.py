@@ -626,8 +626,8 @@ def test_a_broken_cluster_has_exactly_that_finding(ward: Ward, before: Found, ca
 
 def test_every_check_is_seen_to_find_something(before: Found) -> None:
     seen = {name for _, expected in CASES.values() for name, _ in expected}
-    # See `test_a_check_that_does_not_decide_is_told_after_five_minutes`, `test_doctor_clock.py`.
-    others = {"check-pending", "clock-skew"}
+    # See `test_doctor_alive.py`, `test_doctor_clock.py`.
+    others = {"check-pending", "quota-unowned", "clock-skew"}
     assert seen | {name for name, _ in before} | others == {one.name for one in all_checks()}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from place import Place
 from real_plane import lacking, real_cluster
-from rest import KUEUE, WORKLOADS, Rest, eventually, queues
+from rest import KUEUE, WORKLOADS, Rest, condition, eventually, queues
 from test_doctor import DOMAIN, HOOKS, LEASE, doctor, groups, of_crd, typed, workload
 from warm import Processes
 
@@ -49,6 +49,36 @@ def test_a_check_that_does_not_decide_is_told_after_five_minutes(
     assert f"{who} keeps 1 Workload with quota waiting, {key}" in problem
     assert fix.startswith(f"  -> kubectl describe admissioncheck {place.named('slow')}")
     place.answer(workload, "slow", "Ready")
+    place.admitted(job)
+    assert told() == []
+
+
+def test_a_workload_without_owner_is_told_and_its_quota_comes_back(
+    cluster: LocalCluster, rest: Rest
+) -> None:
+    """A manager runs; the only quota is held by a Workload that no job owns."""
+    place = Place(rest)
+    place.queue(1)
+    path = f"{place.workloads}/left"
+    left = workload("left", "q")
+    rest.create(place.workloads, {**left, "metadata": {"name": "left", "namespace": place.ns}})
+    eventually(lambda: condition(rest.get(path), "Admitted")["status"] == "True")
+    job = place.job()
+    args = ("--config", str(cluster.processes.folder / "config.yaml"), "-o", "json")
+
+    def told() -> list[tuple[str, str, str]]:
+        found = json.loads(doctor(cluster.kubeconfig, *args).stdout)["findings"]
+        of_ours = [one for one in found if one["check"] == "quota-unowned"]
+        return [(one["severity"], one["object"]["name"], one["fix"]) for one in of_ours]
+
+    assert told() == []
+    since = {"lastTransitionTime": "2024-01-01T00:00:00Z"}
+    conditions = [{**one, **since} for one in rest.get(path)["status"]["conditions"]]
+    rest.merge(f"{path}/status", {"status": {"conditions": conditions}})
+    ((severity, name, fix),) = told()
+    assert (severity, name) == ("hint", "left")
+    assert fix.startswith(f"kubectl -n {place.ns} delete workload left  # unless")
+    rest.delete(path)  # what the command does
     place.admitted(job)
     assert told() == []
 

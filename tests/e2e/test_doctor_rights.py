@@ -28,6 +28,7 @@ QUEUE_CHECKS = {
     "queue-inactive",
     "queue-name",
     "queue-status",
+    "quota-unowned",
 }
 
 

@@ -14,6 +14,10 @@ from kueuelib.runtime.informer import Informer
 
 UNSETTLED = 0.5
 """Seconds between looks after a start, until it is known which objects there are."""
+REFUSED_FOR = 5.0
+"""Seconds after a start for which a server that refuses the objects is asked again, before that is
+written: while a manager replaces another one, roles and definitions are written again.
+"""
 
 
 @attrs.frozen
@@ -44,6 +48,8 @@ class ParameterSource:
     ) -> None:
         self.resource = resource
         self._informer = None if resource is None else Informer(client, resource, clock=clock)
+        self._clock = clock
+        self._since = clock.monotonic()
         self._listeners: list[Callable[[ObjectKey], None]] = []
 
     def subscribe(self, listener: Callable[[ObjectKey], None]) -> None:
@@ -55,6 +61,7 @@ class ParameterSource:
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Follow the objects until cancelled."""
+        self._since = self._clock.monotonic()
         ready()
         if self._informer is None:
             return
@@ -76,7 +83,10 @@ class ParameterSource:
     @property
     def settled(self) -> bool:
         """Whether the objects are known, or that they cannot be read; not yet after a start."""
-        return self._informer is None or self._informer.settled
+        if self._informer is None or self._informer.synced:
+            return True
+        asked = self._clock.monotonic() - self._since
+        return self._informer.settled and asked >= REFUSED_FOR
 
     def problem(self, check: Mapping[str, Any]) -> Problem | None:
         """What is wrong with the reference of a raw AdmissionCheck, or None.

@@ -10,6 +10,8 @@ import pytest
 from kueuelib.api import kinds
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.checks import Pending, PodSetUpdate, Ready, Retry, Verdict, Workload, check, current
+from kueuelib.errors import ApiError, Forbidden, NotFound
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.queries import PatchType
 from kueuelib.workload import states
 
@@ -76,6 +78,53 @@ async def test_a_restart_takes_no_answer_back(checks: Checks) -> None:
         await checks.world.delete(LIMITS, "limit")
         async with checks.deciding(limited, other):
             await checks.is_active("check", "False", "does not exist")
+
+
+@pytest.mark.parametrize("refusal", [None, NotFound, Forbidden], ids=["slow", "absent", "denied"])
+async def test_nothing_is_written_before_the_parameters_are_known(
+    checks: Checks, monkeypatch: pytest.MonkeyPatch, refusal: type[ApiError] | None
+) -> None:
+    """The next process gets no parameters for a while: it takes nothing back meanwhile."""
+
+    @check(NAME, parameters=LIMITS)
+    async def limited(workload: Workload, parameters: Obj) -> Verdict:
+        return Ready()
+
+    await install_limits(checks)
+    async with checks.world.running():
+        async with checks.deciding(limited):
+            await checks.admission_check("check", NAME, parameters=REF)
+            await checks.is_active("check", "True")
+            await checks.queues("check")
+            await checks.world.workload("wl")
+            await checks.state("wl", "Ready")
+        (check_before, _, workload_before), asked = await versions(checks), 0
+        with monkeypatch.context() as patched:
+            for name in ("list", "watch"):
+                request = getattr(Client, name)
+
+                async def late(
+                    client: Client, resource: Resource, *, _request: Any = request, **more: Any
+                ) -> Any:
+                    nonlocal asked
+                    if resource.kind == LIMITS.kind:
+                        asked += 1
+                        if refusal is not None:
+                            raise refusal("not now")
+                        await asyncio.sleep(1.5)
+                    return await _request(client, resource, **more)
+
+                patched.setattr(Client, name, late)
+            async with checks.deciding(limited):
+                await asyncio.sleep(1.5)
+                assert asked
+                check_now, _, workload_now = await versions(checks)
+                assert (check_now, workload_now) == (check_before, workload_before)
+                patched.undo()
+                await checks.world.patch(LIMITS, "limit", {"spec": {"cpu": 3}})
+                await checks.world.workload("next")
+                await checks.state("next", "Ready")
+        assert (await versions(checks))[0] == check_before
 
 
 async def test_parameters_that_change_around_a_restart_reach_workloads_that_run(

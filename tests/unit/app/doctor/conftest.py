@@ -62,6 +62,7 @@ def _queueing() -> list[Obj]:
     reserved = {"name": "f", "resources": [{"name": "cpu", "total": "3", "borrowed": "0"}]}
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}
     pods = [{"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}]
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "uid-job"}
     assigned = {"name": "main", "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "3"}, "count": 1}
     conditions = [
         {"type": name, "status": "True", "reason": name, **since}
@@ -84,6 +85,7 @@ def _queueing() -> list[Obj]:
             "Workload",
             "runs",
             "ns",
+            metadata={"ownerReferences": [{**job, "controller": True}]},
             spec={"queueName": "lq", "podSets": pods},
             status={
                 "admission": {"clusterQueue": "cq", "podSetAssignments": [assigned]},

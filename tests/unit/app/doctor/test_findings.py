@@ -14,7 +14,6 @@ from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.app.configuration import Configuration, VisibilityServer
 from kueuelib.app.doctor.finding import Severity, all_checks
 from kueuelib.app.doctor.snapshot import Call, Review
-from kueuelib.app.fair_sharing import FairSharing
 from kueuelib.app.reloading import RESTART_NEEDED
 from kueuelib.runtime.webhook.certs import DAY, Names, renewed
 from kueuelib.scheduler.explain.obstacles import problems_of
@@ -447,6 +446,10 @@ def want_other_nodes(patient: Any) -> None:
     patient.get("Workload", "waits")["spec"] = spec
 
 
+def lose_the_job(patient: Any) -> None:
+    del patient.get("Workload", "runs")["metadata"]["ownerReferences"]
+
+
 def fail_to_start(patient: Any) -> None:
     end = {"type": "Finished", "status": "True", "reason": "FailedToStart", "message": "no way"}
     waits = patient.get("Workload", "waits")
@@ -546,6 +549,7 @@ CASES = [
     (ask_for_too_much, "never-fits", ERROR, "Workload ns/waits", "6 requested, at most 4"),
     (want_other_nodes, "never-fits", ERROR, "Workload ns/waits", "f: node affinity differs"),
     (fail_to_start, "never-ran", ERROR, "Workload ns/waits", "FailedToStart: no way"),
+    (lose_the_job, "quota-unowned", HINT, "Workload ns/runs", "held quota for 10m"),
     (finish_the_other, "fits-but-waits", ERROR, "Workload ns/waits", "nothing stands in its way"),
 ]  # fmt: skip
 
@@ -589,6 +593,18 @@ def test_a_list_of_names_says_that_it_is_cut(patient: Any) -> None:
     name_no_cluster_queue(patient)
     (problem,) = [one.problem for name, one in patient.found() if name == "local-queue"]
     assert problem.endswith("there are: cq, cq0, cq1, cq2, cq3 and 3 more")
+
+
+def test_a_workload_without_owner_is_given_time_until_its_job_adopts_it(patient: Any) -> None:
+    lose_the_job(patient)
+    fix = "kubectl -n ns delete workload runs  # unless a controller of yours finishes it"
+    assert patient.only("quota-unowned").fix == fix
+    runs = patient.get("Workload", "runs")
+    runs["metadata"]["ownerReferences"] = [{"kind": "Pod", "name": "p", "uid": "u"}]
+    assert patient.found() == []
+    lose_the_job(patient)
+    runs["status"]["conditions"][0]["lastTransitionTime"] = format_time(NOW - 240)
+    assert patient.found() == []
 
 
 def test_what_never_ran_is_mended_in_its_job(patient: Any) -> None:
@@ -702,62 +718,6 @@ def test_without_leader_election_a_restart_may_be_needed_too(patient: Any) -> No
     assert found.problem.startswith("the manager runs with old values of webhook.port: ")
     break_the_calls(patient)
     assert patient.causes() == {"restart-needed": "webhook-unreachable"}
-
-
-@pytest.mark.parametrize(
-    ("spec", "words"),
-    [
-        ({"reclaimWithinCohort": "Any"}, "nothing on its side of the tree owns quota"),
-        ({"borrowWithinCohort": {"policy": "LowerPriority"}}, "every borrowingLimit is 0"),
-    ],
-)
-def test_policies_in_a_cohort_may_be_idle_too(
-    patient: Any, spec: dict[str, Any], words: str
-) -> None:
-    queue = patient.get("ClusterQueue")
-    queue["spec"] |= {"cohortName": "c", "preemption": spec}
-    quota = queue["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]
-    quota |= {"nominalQuota": "0", "borrowingLimit": "0"}
-    other = patient.add("ClusterQueue", "other", spec={"cohortName": "c", "namespaceSelector": {}})
-    other["status"] = {"conditions": queue["status"]["conditions"]}
-    problems = [found.problem for name, found in patient.found() if name == "policy-idle"]
-    assert len(problems) == 1
-    assert words in problems[0]
-
-
-SIDES = {
-    "the ClusterQueue": "queue",
-    "a Cohort above it": "left",
-    "a member of that": "beside",
-    "the root": "root",
-    "the other side": "right",
-}
-
-
-@pytest.mark.parametrize("owner", SIDES.values(), ids=SIDES)
-@pytest.mark.parametrize("fair", [False, True], ids=["by quota", "by share"])
-def test_who_owns_nothing_reclaims_for_its_side_of_the_tree(
-    patient: Any, owner: str, *, fair: bool
-) -> None:
-    mine = patient.get("ClusterQueue")
-    rest = {"namespaceSelector": {}, "resourceGroups": mine["spec"]["resourceGroups"]}
-    mine["spec"] |= {"cohortName": "left", "preemption": {"reclaimWithinCohort": "Any"}}
-    found = {"queue": mine}
-    for name, parent in (("root", ""), ("left", "root"), ("right", "root")):
-        groups = copy.deepcopy(rest["resourceGroups"])
-        spec = {"parentName": parent, "resourceGroups": groups}
-        found[name] = patient.add("Cohort", name, spec=spec)
-    for name, cohort in (("beside", "left"), ("other", "right")):
-        spec = {**copy.deepcopy(rest), "cohortName": cohort}
-        found[name] = patient.add("ClusterQueue", name, spec=spec, status=mine["status"])
-    for name, obj in found.items():
-        quota = obj["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]
-        quota["nominalQuota"] = "4" if name == owner else "0"
-    if fair:
-        patient.configuration = attrs.evolve(Configuration(), fair_sharing=FairSharing(enable=True))
-    problems = [one.problem for name, one in patient.found() if name == "policy-idle"]
-    idle = not fair and owner in ("root", "right")
-    assert [("nothing on its side" in one) for one in problems] == [True] * idle
 
 
 def test_the_parents_are_what_to_edit_in_a_cycle(patient: Any) -> None:
