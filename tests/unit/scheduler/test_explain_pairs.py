@@ -16,8 +16,10 @@ from kueuelib.scheduler.explain.pairs import PAIRS
 from kueuelib.scheduler.explain.trial import outcome
 from kueuelib.scheduler.explain.world import World
 from kueuelib.testing.builders import (
+    make_assignment,
     make_check,
     make_cluster_queue,
+    make_condition,
     make_flavor,
     make_local_queue,
     make_workload,
@@ -98,6 +100,21 @@ def test_the_second_change_may_be_about_the_queue_that_the_first_one_leads_to() 
     move = f"submit it to LocalQueue other (ClusterQueue other) {label}"
     raised = "raise nominalQuota of flavor g: cpu by 500m (to 4500m)"
     assert {move, raised} in [set(pair) for pair in texts(ask(found))]
+
+
+def test_the_second_change_is_as_weak_as_the_first_one_allows() -> None:
+    found = world(5, selector=RED, preemption={"withinClusterQueue": "LowerPriority"})
+    for name, cpu, priority in (("low", "4500m", 5), ("high", "500m", 10)):
+        assigned = [make_assignment({"cpu": cpu}, "f")]
+        status = {"admission": {"clusterQueue": "cq", "podSetAssignments": assigned}}
+        held = [make_condition("QuotaReserved")]
+        found = found.with_workload(
+            make_workload(
+                name, "lq", {"cpu": cpu}, priority=priority, status=status, conditions=held
+            )
+        )
+    higher = "priority 6 or higher, instead of 0"
+    assert ("label namespace ns with team=red", higher) in texts(ask(found))
 
 
 def test_no_pair_is_sought_if_one_change_is_enough_or_nobody_asks() -> None:
