@@ -88,7 +88,7 @@ def unknown_version(version: Any, source: str) -> ConfigError:
 
 
 def check_version(content: Mapping[str, Any], version: str) -> Iterator[Refusal]:
-    """Refuses keys that the version does not have, and misses those that it requires.
+    """Refuses keys that the version does not have, and the lack of those that it requires.
 
     Args:
         content: without `apiVersion` and `kind`. Wrong types are left to the decoder.

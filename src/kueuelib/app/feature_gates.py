@@ -21,7 +21,7 @@ PRIORITY_SORTING: Final = "PrioritySortingWithinCohort"
 PRIORITY_DEFAULTING: Final = "WorkloadPriorityClassDefaulting"
 QUEUE_LABELS: Final = "AssignQueueLabelsForPods"
 TOPOLOGY: Final = "TopologyAwareScheduling"
-"""Without it, the Go manager does not write on pods which Workload they belong to."""
+"""Without it, the Go manager does not name the Workload on its pods."""
 FAST_GROUP_RELEASE: Final = "FastQuotaReleaseInPodIntegration"
 SPARK_FRAMEWORK: Final = "sparkoperator.k8s.io/sparkapplication"
 

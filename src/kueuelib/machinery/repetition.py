@@ -1,4 +1,4 @@
-"""What happens again and again is logged at once, and then once a period with a count."""
+"""What recurs is logged at once, and then once a period with a count."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Repetition(Generic[Line]):
 
 
 def cause_of(line: Mapping[str, Any], ignored: frozenset[str]) -> Hashable:
-    """What the lines of a cause have in common: all words but names and numbers.
+    """What the lines of a cause have in common: all words except names and numbers.
 
     Names are what is quoted, and words with a digit or a slash.
 

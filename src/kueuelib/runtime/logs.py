@@ -4,8 +4,8 @@ Lines go where the program wants them: through structlog where it called `struct
 through the standard library's loggers `kueuelib.<component>` where it did not. A program that has
 no wish of its own calls `configure`: JSON, or lines for people.
 
-A problem that comes again and again is logged once a minute, with a count, unless the level is
-`debug`: see `kueuelib.runtime.quiet`.
+A recurring problem is logged once a minute, with a count, unless the level is `debug`: see
+`kueuelib.runtime.quiet`.
 
 Values bound with `structlog.contextvars` appear in every line of the same task. `run_of` binds the
 run of a controller: its name, the key, and an id.

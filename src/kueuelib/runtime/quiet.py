@@ -1,4 +1,4 @@
-"""Keeps the log short: what goes wrong again and again is logged once a minute, with a count."""
+"""Keeps the log short: a recurring problem is logged once a minute, with a count."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class OncePerMinute:
     """A processor of structlog: our lines about problems are logged once a minute per cause.
 
     These are warnings, errors, and all lines with an `error`. Two of them have the same cause if
-    they differ only in names and numbers. The first one is logged at once; a minute later the last
-    one of those that were left out, with their number. `finish` logs what is left at the end.
+    they differ only in names and numbers. The first one is logged at once. A minute later follows
+    the latest of the lines that were left out, with their number. `finish` logs what is left.
 
     Args:
         tell: writes a line that was left out.

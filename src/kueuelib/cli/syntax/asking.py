@@ -49,7 +49,7 @@ def _changes(command: F) -> F:
         "waitForPodsReady, manageJobsWithoutQueueName)."
     ),
 )
-@click.option("--thorough", is_flag=True, help="Take up to a minute for pairs of changes.")
+@click.option("--thorough", is_flag=True, help="Search up to a minute for pairs of changes.")
 @click.option("--when", is_flag=True, help="Print when it will start, from many simulations.")
 @kubeconfig
 @answer_timeout

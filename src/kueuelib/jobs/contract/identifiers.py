@@ -1,7 +1,7 @@
 """Names of Workloads and groups that an object gives in an annotation or in a label.
 
-Both have the same key. The annotation counts if there is one, because it may be longer than a
-label; an empty one is none.
+Both have the same key. The annotation takes precedence, because it may be longer than a label. An
+empty one does not count.
 """
 
 from __future__ import annotations

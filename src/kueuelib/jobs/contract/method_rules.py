@@ -1,7 +1,7 @@
 """Checks how the methods of a class of jobs can be called, before anything runs.
 
-A method that is `async`, a field in its place, or one without an argument would only fail, or
-always count as true, in a reconciler or a webhook, and be seen by a user who did not write it.
+A method that is `async`, takes other arguments or is a field would otherwise fail, or always count
+as true, in a reconciler or a webhook. There the error would reach a user who did not write it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a start writes on pods about their origin: Workload, pod set and queues.
 
-Dashboards and network policies select pods by these labels. Whatever a template or an admission
-check says about them, they are about the last start; they are never compared.
+Dashboards and network policies select pods by these labels. They always describe the last start,
+whatever a template or an admission check says, and they are never compared.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Signs of a declared kind that contradict each other, or that no object can show.
 
-Such a declaration would be taken for a kind whose pods never run, are never ready, or never fail:
-quota would be free while pods run, or held forever.
+With such a declaration, pods would seem never to run, never to be ready, or never to fail: quota
+would be free while pods run, or held forever.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _MAIN: Final = {
     "driver": ("spark-kubernetes-driver",),
     "executor": ("spark-kubernetes-executor", "executor"),
 }
-"""The names of the container that runs Spark; without it, it is the first one."""
+"""Names of the container that runs Spark; if none has such a name, it is the first one."""
 _LOCAL: Final = "spark-local-dir-"
 """Volumes with this prefix are mounted by Spark."""
 _MEMORY = re.compile(r"([0-9]+)([kmgtp]?)b?", re.ASCII | re.IGNORECASE)
@@ -182,7 +182,7 @@ def _containers(path: str, given: Any) -> list[Obj]:
 
 
 def _memory(text: Any) -> Any:
-    """An amount of memory as Kubernetes writes it; Java's units have no `i`, and MiB are usual."""
+    """An amount of memory as Kubernetes writes it. In Java, `g` is Gi, and the default unit MiB."""
     parts = _MEMORY.fullmatch(str(text))
     if parts is None:
         return text

@@ -136,8 +136,8 @@ def _asked(workload: Mapping[str, Any]) -> dict[str, int]:
 def _pods_ready(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
     """Reports whether the pods are ready, if that is waited for.
 
-    Otherwise a condition from before stays true: the Go manager writes it by default, under the
-    names of two managers.
+    Otherwise only an existing condition is kept up to date. The Go manager writes it by default,
+    under the names of two field managers.
     """
     recovery = situation.settings.pods_ready_recovery
     old = find_condition(states.status_of(workload).get("conditions"), PODS_READY)

@@ -364,7 +364,7 @@ def _leftovers(case: Case) -> Commands:
 def delete_all(job: GenericJob, workloads: Sequence[Obj], why: str) -> Commands:
     """Deletes Workloads that do not, or no longer, stand for the job.
 
-    What else is to be done comes first: if the server refuses the deletion, it must not wait.
+    Other writes come first, so that they do not wait if the server refuses the deletion.
     """
     commands: list[Command] = []
     for workload in workloads:

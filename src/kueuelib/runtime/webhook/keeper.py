@@ -39,8 +39,8 @@ class CertificateKeeper:
     Every minute, and when the Secret or one of the objects changes, it reads the Secret, renews
     what is about to end, repairs bundles, and loads what changed into the contexts; nothing is
     restarted. Objects that do not exist, or that we have no right to, are looked for every two
-    seconds. The pauses between repairs grow up to a minute, so that two programs that write the
-    same fields do not keep the API server busy.
+    seconds. The pauses between repairs grow to about 45 seconds, so that two programs that write
+    the same fields do not keep the API server busy.
 
     Args:
         client: reads and writes the Secret and the objects that trust it.
@@ -95,7 +95,7 @@ class CertificateKeeper:
     def _watching(self) -> Iterator[Informer]:
         """Informers of the Secret and of what has to trust it.
 
-        Without the right to watch they try again and again, and changes are found every minute.
+        Without the right to watch they keep retrying, and changes are found every minute.
         """
         needed = [one for one in self._trusting if not one.optional]
         keys = [(one.resource, ObjectKey("", one.name)) for one in needed]

@@ -79,7 +79,7 @@ def victims_for(
 ) -> tuple[tuple[Victim, ...], float | None]:
     """The workloads that must leave so that a reservation fits; empty if it fits or none can help.
 
-    With them comes the instant from which others may be chosen, as some are left out until then.
+    With none comes the instant from which others may be chosen, if some are left out until then.
     Those that leave for others are among the victims only if it fits as soon as these have left.
 
     Args:

@@ -113,8 +113,8 @@ def unreachable(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _fix(snapshot: Snapshot) -> str:
-    """A manager makes certificates, and writes them wherever they are trusted, within a minute."""
-    return f"a manager renews it within a minute; if none runs: {start(snapshot)}"
+    """A manager makes certificates, and writes their authority wherever it is trusted."""
+    return f"a running manager repairs it, usually within seconds; if none runs: {start(snapshot)}"
 
 
 def _serve(snapshot: Snapshot) -> str:
