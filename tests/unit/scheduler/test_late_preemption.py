@@ -20,6 +20,7 @@ from kueuelib.testing.builders import (
     make_assignment,
     make_check,
     make_cluster_queue,
+    make_cohort,
     make_condition,
     make_flavor,
     make_local_queue,
@@ -368,6 +369,61 @@ def test_a_reservation_that_has_room_hears_nothing_of_priorities() -> None:
     low = cluster.workloads["low"]
     raised = attrs.evolve(low, spec=attrs.evolve(low.spec, priority=1))
     assert cluster.engine.observe(events.WorkloadSet(raised), cluster.now).workloads == ()
+
+
+@pytest.mark.parametrize(("parallel", "before"), [(True, []), (False, ["+high"])])
+def test_who_fits_when_others_have_left_reserves_then(parallel: bool, before: list[str]) -> None:
+    """By default, as what leaves counts as gone and nobody has to be preempted."""
+    cluster = Cluster(Engine(Settings(parallel_preemptors=parallel)))
+    late = make_check("late", preemptionPolicy="AfterCheckPassedOrOnDemand")
+    cluster.tell(events.NamespaceSet("ns", {}), events.CheckSet(late))
+    cluster.tell(events.FlavorSet(make_flavor("f")))
+    cluster.queue("a", {"f": {"gpu": 1}}, preemption=LOWER, checks=["late"])
+    cluster.running("low", "a")
+    cluster.change("low", make_condition("Evicted", reason="Deactivated"))
+    cluster.submit("high", "a", priority=5, status={"admissionChecks": [entry()]})
+    assert rest(cluster) == before
+    cluster.tell(events.WorkloadGone(key("low")))
+    assert before + rest(cluster) == ["+high"]
+
+
+def lend(name: str, gpu: int, **spec: Any) -> events.ClusterQueueSet:
+    more = {"cohort": "all", **spec}
+    return events.ClusterQueueSet(make_cluster_queue(name, {"f": {"gpu": gpu}}, **more))
+
+
+CHANGES: dict[str, tuple[tuple[events.Event, ...], events.Event]] = {
+    "starts again": ((lend("z", 0, stopPolicy="Hold"),), lend("z", 0)),
+    "returns": ((lend("z", 0, cohort=""),), lend("z", 0)),
+    "check": ((lend("z", 0, checks=["new"]),), events.CheckSet(make_check("new"))),
+    "lends less": ((lend("d", 1),), lend("d", 0)),
+    "goes": ((lend("d", 1),), events.ClusterQueueGone("d")),
+    "lends elsewhere": ((lend("d", 1),), lend("d", 1, cohort="other")),
+    "Cohort": (
+        (events.CohortChanged(make_cohort("spare", {"f": {"gpu": 1}}, parent="all")),),
+        events.CohortDeleted("spare"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_reservation_hears_what_changes_in_its_cohort(name: str) -> None:
+    """When it has to preempt, or may, because of another ClusterQueue or a Cohort."""
+    before, change = CHANGES[name]
+    cluster = Cluster()
+    late = make_check("late", preemptionPolicy="AfterCheckPassedOrOnDemand")
+    cluster.tell(events.NamespaceSet("ns", {}), events.CheckSet(late))
+    cluster.tell(events.FlavorSet(make_flavor("f")))
+    cluster.queue("a", {"f": {"gpu": 1}}, cohort="all", preemption=RECLAIM, checks=["late"])
+    cluster.queue("z", {"f": {"gpu": 0}}, cohort="all")
+    cluster.running("borrows", "z")
+    cluster.submit("owns", "a", status={"admissionChecks": [entry()]})
+    assert cluster.cycle() == ["+owns"]
+    cluster.change("owns", admissionChecks=[entry("Pending", "PreemptionRequired")])
+    cluster.tell(*before)
+    assert not isinstance(cluster.engine.void_reservation(key("owns")), MakingRoom)
+    assert key("owns") in cluster.engine.observe(change, cluster.now).workloads
+    assert cluster.engine.void_reservation(key("owns")) == MakingRoom((key("borrows"),))
 
 
 def test_reservations_wait_for_pods_that_are_not_ready() -> None:

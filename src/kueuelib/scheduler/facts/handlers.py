@@ -76,7 +76,9 @@ class Facts:
         if not self.state.cache.set_queue(spec):
             return
         self.state.effects.cluster_queues.add(spec.name)
+        before = self.state.scope(spec.name)
         self._sync_queue(spec, now)
+        self.state.note_reservations(before, self.state.scope(spec.name))
         self._count_usage(spec.name)
         if known is None:
             for local_queue in self.state.cluster_queue_of.members(spec.name):
@@ -100,10 +102,12 @@ class Facts:
     def _cluster_queue_gone(self, event: events.ClusterQueueGone, now: float) -> None:
         if self.state.queues.cluster_queues.get(event.name) is None:
             return
+        before = self.state.scope(event.name)
         self.state.cache.remove_queue(event.name)
         for key in self.state.queues.remove_queue(event.name):
             self.workloads.place(key, now)
             self.state.effects.workloads.add(key)
+        self.state.note_reservations(before)
         self._count_usage(event.name)
         self.state.effects.cluster_queues.add(event.name)
         self.state.effects.local_queues.update(self.state.cluster_queue_of.members(event.name))
@@ -125,10 +129,12 @@ class Facts:
         """Handle a change of a cohort's quota or parent; it may have had another root before."""
         forest = self.state.cache.forest
         self._review(forest.below(cohort), now)
-        for root in {before: None, forest.root_of(cohort): None}:
-            scope = self.state.queues.scopes.get((root, ""))
-            if scope is not None:
-                scope.note_changed()
+        scopes = self.state.queues.scopes
+        trees = [scopes.get((root, "")) for root in {before: None, forest.root_of(cohort): None}]
+        for tree in trees:
+            if tree is not None:
+                tree.note_changed()
+        self.state.note_reservations(*trees)
 
     # --- what ClusterQueues depend on
 
@@ -140,6 +146,7 @@ class Facts:
                 self._sync_queue(spec, now)
                 self.state.effects.cluster_queues.add(name)
                 self.state.note_all_in(name)
+        self.state.note_reservations(*map(self.state.scope, users))
 
     def _flavor_set(self, event: events.FlavorSet, now: float) -> None:
         self._review(self.state.cache.set_flavor(flavor_of(event.flavor)), now)

@@ -154,16 +154,16 @@ class State:
         if differs:
             self.note_preemption(holder.cluster_queue)
         if differs and not holder.evicted:
-            self.note_reservations(holder.cluster_queue)
+            self.note_reservations(self.scope(holder.cluster_queue))
 
-    def note_reservations(self, cluster_queue: str) -> None:
-        """Note the reservations in the tree of a ClusterQueue that may get room only now."""
-        scope, forest = self.scope(cluster_queue), self.cache.forest
+    def note_reservations(self, *trees: Scope | None) -> None:
+        """Note the reservations in these trees that lack room, and may get some only now."""
+        forest, near = self.cache.forest, frozenset(trees)
         for key, holder in self.cache.reservations.items():
-            home = holder.cluster_queue
-            if scope is None or self.scope(home) is not scope:
+            home = self.scope(holder.cluster_queue)
+            if home is None or home not in near:
                 continue
-            if any(forest.exceeds(home, pair) for pair in holder.usage):
+            if any(forest.exceeds(holder.cluster_queue, pair) for pair in holder.usage):
                 self.effects.workloads.add(key)
 
     def note_all_in(self, cluster_queue: str) -> None:

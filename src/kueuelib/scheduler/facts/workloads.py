@@ -367,7 +367,7 @@ class WorkloadFacts:
             if event.why and preemptor is not None:
                 preemptor.keeps(holder.uid)
             self._mark(holder, evicted=False)
-            self._state.note_reservations(holder.cluster_queue)
+            self._state.note_reservations(self._state.scope(holder.cluster_queue))
 
     def _mark(self, holder: Holder, *, evicted: bool) -> None:
         marked = changed(holder, evicted=evicted)
