@@ -9,8 +9,8 @@ from typing import ClassVar, Self
 
 from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of
-from kueuelib.api.names import IN_USE_FINALIZER, admission_gates
-from kueuelib.errors import InvalidPodSetInfo
+from kueuelib.api.names import IN_USE_FINALIZER, REASON_FAILED_TO_START, admission_gates
+from kueuelib.errors import InvalidPodSetInfo, InvalidPodSetUpdate
 from kueuelib.jobs.contract.capabilities import (
     ComposableJob,
     JobWithFinalize,
@@ -303,11 +303,14 @@ class PodGroup(
     def run_members(self, infos: Sequence[PodSetInfo], message: str) -> tuple[Command, ...]:
         """Ungate the oldest waiting pods of each role, up to the number of free places.
 
+        A pod that contradicts its info waits, so that it does not end a group that has begun.
+
         Raises:
             InvalidPodSetInfo: a role has no info.
-            InvalidPodSetUpdate: an info contradicts a pod.
+            InvalidPodSetUpdate: an info contradicts a pod, and no pod has begun.
         """
         by_name = {info.name: info for info in infos}
+        begun = self.roster.any(Stage.STARTED, Stage.LEAVING, Stage.SUCCEEDED)
         commands: list[Command] = []
         for role, count in self.roles.counts.items():
             if role not in by_name:
@@ -316,7 +319,14 @@ class PodGroup(
             going = [each for each in self.roster.rejected if _may_run(each.member, role)]
             places = max(0, count - len(taken) - len(going))
             for each in self.roster.of(role, Stage.GATED)[:places]:
-                changed = marks.ungated(each.pod, by_name[role])
+                try:
+                    changed = marks.ungated(each.pod, by_name[role])
+                except InvalidPodSetUpdate as error:
+                    if not begun:
+                        raise
+                    text = f"{error}: delete this Pod and create another one"
+                    commands.append(Emit(each.pod, REASON_FAILED_TO_START, text, WARNING))
+                    continue
                 commands += [Change(PODS, each.pod, changed), Emit(each.pod, STARTED, message)]
         return tuple(commands)
 

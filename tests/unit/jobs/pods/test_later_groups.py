@@ -1,4 +1,4 @@
-"""Pods that an earlier group of the name has left, and pods that come after its end (KEP-976)."""
+"""Pods of an earlier group, pods that come after the end, and pods that cannot join (KEP-976)."""
 
 from __future__ import annotations
 
@@ -135,3 +135,19 @@ def test_late_pods_are_left_alone_in_namespaces_that_are_not_selected(pods, memb
     here = {"matchLabels": {"team": "a"}}
     base = Situation(None, pods.now, settings=JobSettings(namespace_selector=here))
     assert about(plan_group(situation_of(group, base), group), Delete) == []
+
+
+@pytest.mark.parametrize(("kind", "how"), [("running", {}), ("over", {"phase": "Succeeded"})])
+def test_a_pod_that_contradicts_the_flavor_does_not_end_a_group_that_has_begun(
+    pods, member, admitted, kind, how
+):
+    """It waits with an event; where no pod has begun, the group could not start."""
+    other = member("waiting", "c")
+    other["spec"]["nodeSelector"] = {"pool": "ondemand"}
+    commands = pods.plan(member(kind, "a", **how), member("over", "b"), other, workload=admitted)
+    assert "Finished" not in str([one for one in commands if isinstance(one, PatchStatus)])
+    (told,) = (one for one in commands if isinstance(one, Emit) and one.type == "Warning")
+    assert (told.obj, told.reason) == (other, "FailedToStart")
+    alone = pods.plan(member("over", "b"), other, workload=admitted)
+    (end,) = (one for one in alone if isinstance(one, PatchStatus))
+    assert "FailedToStart" in str(end)
