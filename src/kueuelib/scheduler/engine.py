@@ -345,13 +345,11 @@ class Engine(Knowledge):
         if not isinstance(missing, QuotaWithdrawn):
             return missing
         victims, again, _ = self._victims_for(frozen, holder)  # make_room reports the faults
-        if not victims:
-            return (
-                missing
-                if again is None
-                else changed(missing, again=max(again, self._now + SOONEST))
-            )
-        return MakingRoom(tuple(sorted(victim.key for victim in victims)))
+        if victims:
+            return MakingRoom(tuple(sorted(victim.key for victim in victims)))
+        if again is None:
+            return missing
+        return changed(missing, again=max(again, self._now + SOONEST))
 
     def _victims_for(
         self, frozen: Frozen, holder: Holder
