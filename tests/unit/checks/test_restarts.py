@@ -42,6 +42,14 @@ async def install_limits(checks: Checks) -> None:
     await checks.until(lambda: checks.world.create(LIMITS, "limit", {"cpu": 2}))
 
 
+async def listed(checks: Checks) -> None:
+    """A Workload that waits for a check with parameters."""
+    await checks.admission_check("check", NAME, parameters=REF)
+    await checks.is_active("check", "True")
+    await checks.queues("check")
+    await checks.world.workload("wl")
+
+
 async def versions(checks: Checks) -> list[str]:
     """The versions of the AdmissionCheck, the ClusterQueue and the Workload."""
     check = await checks.client.get(kinds.ADMISSION_CHECKS, ObjectKey("", "check"))
@@ -93,10 +101,7 @@ async def test_nothing_is_written_before_the_parameters_are_known(
     await install_limits(checks)
     async with checks.world.running():
         async with checks.deciding(limited):
-            await checks.admission_check("check", NAME, parameters=REF)
-            await checks.is_active("check", "True")
-            await checks.queues("check")
-            await checks.world.workload("wl")
+            await listed(checks)
             await checks.state("wl", "Ready")
         (check_before, _, workload_before), asked = await versions(checks), 0
         with monkeypatch.context() as patched:
@@ -137,10 +142,7 @@ async def test_parameters_that_change_around_a_restart_reach_workloads_that_run(
     await install_limits(checks)
     async with checks.world.running():
         async with checks.deciding(limited):
-            await checks.admission_check("check", NAME, parameters=REF)
-            await checks.is_active("check", "True")
-            await checks.queues("check")
-            await checks.world.workload("wl")
+            await listed(checks)
             await checks.world.is_("wl", "Admitted")
         await checks.world.patch(LIMITS, "limit", {"spec": {"cpu": 1}})
         async with checks.deciding(limited):
