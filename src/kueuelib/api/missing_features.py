@@ -57,7 +57,7 @@ RECORDS: Final = frozenset(
 
 _NOTHING: Final = frozenset({"", "false", "0"})
 """Values that ask for nothing."""
-_CLAIMS: Final = "resourceClaims"
+CLAIMS: Final = "resourceClaims"
 
 
 @attrs.frozen
@@ -97,15 +97,28 @@ def of_jobs(annotations: Mapping[str, str]) -> Mapping[str, str]:
     return {key: annotations[key] for key in OF_JOBS.keys() & annotations.keys()}
 
 
-def asked_by_claims(subject: str, claims: Iterable[Mapping[str, Any]] | None) -> Iterator[Asked]:
-    """The requests for devices.
+def asked_by_pod_set(
+    name: str,
+    labels: Mapping[str, str],
+    annotations: Mapping[str, str],
+    claims: Iterable[Mapping[str, Any]] | None,
+    *,
+    admits_claims: bool,
+) -> Iterator[Asked]:
+    """The requests of a pod set.
 
     Args:
-        subject: what has the claims.
-        claims: the raw `resourceClaims` of a pod spec.
+        name: its name.
+        labels: of its pod template.
+        annotations: of the same.
+        claims: the raw `resourceClaims` of the pod spec.
+        admits_claims: whether devices may be used without quota.
     """
-    for claim in claims or ():
-        yield Asked(subject, f"{_CLAIMS}[{claim.get('name', '')}]", DEVICES)
+    subject = f"pod set {name}"
+    yield from asked_by_keys(subject, labels, annotations)
+    if not admits_claims:
+        for claim in claims or ():
+            yield Asked(subject, f"{CLAIMS}[{claim.get('name', '')}]", DEVICES)
 
 
 def asked_by_template(pod_set: str, template: Obj, *, admits_claims: bool) -> Iterator[Asked]:
@@ -116,10 +129,11 @@ def asked_by_template(pod_set: str, template: Obj, *, admits_claims: bool) -> It
         template: the template.
         admits_claims: whether devices may be used without quota.
     """
-    subject, meta = f"pod set {pod_set}", {"metadata": template.get("metadata") or {}}
-    yield from asked_by_keys(subject, labels_of(meta), annotations_of(meta))
-    if not admits_claims:
-        yield from asked_by_claims(subject, (template.get("spec") or {}).get(_CLAIMS))
+    meta = {"metadata": template.get("metadata") or {}}
+    claims = (template.get("spec") or {}).get(CLAIMS)
+    return asked_by_pod_set(
+        pod_set, labels_of(meta), annotations_of(meta), claims, admits_claims=admits_claims
+    )
 
 
 def sentence(asked: Iterable[Asked]) -> str:

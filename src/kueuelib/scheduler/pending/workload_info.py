@@ -19,7 +19,7 @@ from kueuelib.api.kueue import (
     Workload,
 )
 from kueuelib.api.meta import ObjectKey, is_true
-from kueuelib.api.missing_features import Asked, asked_by_claims, asked_by_keys
+from kueuelib.api.missing_features import CLAIMS, Asked, asked_by_keys, asked_by_pod_set
 from kueuelib.scheduler.condition_reasons import (
     PENDING_EVALUATION,
     REPORTED,
@@ -217,10 +217,10 @@ def needs_of(
 
 def _asked(pod_set: PodSet, rules: ResourceRules) -> Iterator[Asked]:
     """The requests of a pod set for features that are missing."""
-    meta, subject = pod_set.template.metadata, f"pod set {pod_set.name}"
-    yield from asked_by_keys(subject, meta.labels, meta.annotations)
-    if not rules.admits_claims:
-        yield from asked_by_claims(subject, pod_set.template.spec.extra.get("resourceClaims"))
+    meta, claims = pod_set.template.metadata, pod_set.template.spec.extra.get(CLAIMS)
+    return asked_by_pod_set(
+        pod_set.name, meta.labels, meta.annotations, claims, admits_claims=rules.admits_claims
+    )
 
 
 def workload_info(
