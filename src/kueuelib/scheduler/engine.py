@@ -242,7 +242,8 @@ class Engine(Knowledge):
                 self._facts.workloads.assume(
                     assumed_holder(
                         item.info, admit.cluster_queue, admit.usage, admitted=admit.admitted
-                    )
+                    ),
+                    self._now,
                 )
                 admissions.append(admit)
             else:

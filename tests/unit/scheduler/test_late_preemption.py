@@ -160,6 +160,37 @@ def test_two_fit_together_when_there_is_room_for_two() -> None:
     assert submit(engine, "three").admissions == ()
 
 
+@pytest.mark.parametrize("names", [("a", "z"), ("z", "a")])
+@pytest.mark.parametrize("delay", [0, 2])
+def test_of_two_reservations_the_one_that_was_decided_first_is_the_earlier_one(
+    names: tuple[str, str], delay: int
+) -> None:
+    """Whatever their names are, and however long the write of the first one takes."""
+    engine = world()
+    first, second = names
+    for name, priority in ((first, 5), (second, 9)):
+        assert [one.key.name for one in submit(engine, name, priority=priority).admissions]
+    for name, priority, at in ((second, 9, NOW), (first, 5, NOW + delay)):
+        stored = reserved(name, entry(), at=at, priority=priority)
+        engine.observe(events.WorkloadSet(stored), NOW + delay)
+    again = reserved(first, entry("Ready"), at=NOW + delay, priority=5)
+    engine.observe(events.WorkloadSet(again), NOW + delay)
+    assert engine.void_reservation(key(first)) == MakingRoom((key("low"),))
+
+
+def test_a_reservation_that_is_decided_again_is_a_later_one() -> None:
+    engine = world(quota=2)
+    engine.observe(events.WorkloadSet(reserved("low-2", admitted=True, at=NOW - 8)), NOW)
+    for name in ("a", "b"):
+        submit(engine, name)
+    engine.observe(events.Forgotten(key("a")), NOW)  # its write was refused
+    engine.settle(decide(engine.next_cycle(NOW), NOW), NOW)
+    for name in ("a", "b"):
+        engine.observe(events.WorkloadSet(reserved(name, entry("Ready"), priority=5)), NOW)
+    assert engine.void_reservation(key("b")) == MakingRoom((key("low-2"),))
+    assert engine.void_reservation(key("a")) == MakingRoom((key("low"), key("low-2")))
+
+
 def test_the_victims_are_told_once_and_who_is_gone_is_none() -> None:
     engine = world()
     submit(engine, "high")

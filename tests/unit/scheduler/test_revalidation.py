@@ -53,8 +53,39 @@ def test_of_reservations_that_do_not_fit_together_any_more_the_later_ones_are_vo
     assert found == {"a": None, "b": None, "c": QuotaWithdrawn}
 
 
-def test_reservations_of_the_same_second_are_told_apart() -> None:
+def test_after_a_restart_the_order_of_the_queue_tells_reservations_of_one_second_apart() -> None:
     assert verdicts(1, holder("a", 1), holder("b", 1)) == {"a": None, "b": QuotaWithdrawn}
+    urgent = holder("b", 1, order=QueueOrder(-1, 5, "b"))
+    assert verdicts(1, holder("a", 1), urgent) == {"a": QuotaWithdrawn, "b": None}
+
+
+def decided(*at: float) -> list[float | None]:
+    cache = Cache()
+    new = [holder(str(i), 1, reserved_at=None, assumed=True) for i in range(len(at))]
+    return [cache.dated(one, now).decided_at for one, now in zip(new, at, strict=True)]
+
+
+def test_every_decision_has_its_own_time_even_if_the_clock_stands_still_or_goes_back() -> None:
+    first, second, third, fourth = decided(5.0, 5.0, 4.0, 6.0)
+    assert first == 5.0
+    assert first < second < third < fourth == 6.0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "known"),
+    [
+        ({"reserved_at": None, "assumed": True}, {"at": 9}, True),
+        ({"at": 9}, {"at": 9, "evicted": True}, True),
+        ({"at": 9}, {"at": 10}, False),
+        ({"at": 9}, {"at": 9, "admitted": True}, False),
+    ],
+    ids=["stored", "the same", "another reservation", "admitted"],
+)
+def test_the_time_of_a_decision_belongs_to_one_reservation(
+    before: dict[str, Any], after: dict[str, Any], known: bool
+) -> None:
+    was = holder("a", 1, decided_at=8.5, **before)
+    assert holder("a", 1, **after).after(was).decided_at == (8.5 if known else None)
 
 
 def test_what_is_admitted_counts_even_if_it_came_later() -> None:

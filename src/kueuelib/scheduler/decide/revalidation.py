@@ -141,8 +141,4 @@ def _of_the_same_tree(snapshot: Snapshot, queue: FrozenQueue) -> Iterator[Holder
 
 def _is_later(other: Holder, holder: Holder) -> bool:
     """Whether another reservation has to yield, because it is later and not admitted."""
-    if other.admitted:
-        return False
-    if other.reserved_at is None or holder.reserved_at is None:
-        return other.reserved_at is None
-    return (other.reserved_at, other.key) > (holder.reserved_at, holder.key)
+    return not other.admitted and other.turn > holder.turn

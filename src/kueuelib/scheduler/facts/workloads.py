@@ -225,10 +225,10 @@ class WorkloadFacts:
 
     # --- quota
 
-    def assume(self, holder: Holder) -> None:
+    def assume(self, holder: Holder, now: float) -> None:
         """Charges a workload before the API server confirms its reservation."""
         self._leave_queues(holder.key)
-        self._hold(holder)
+        self._hold(holder if holder.admitted else self._state.cache.dated(holder, now))
 
     def _hold(self, holder: Holder) -> None:
         cache, past = self._state.cache, self._state.past_usage
@@ -320,12 +320,12 @@ class WorkloadFacts:
             for scope in self._state.queues.scopes.values():
                 scope.touch()
 
-    def assumed(self, event: events.Assumed, _: float) -> None:
+    def assumed(self, event: events.Assumed, now: float) -> None:
         """Quota is being reserved for a Workload."""
         workload = self._workloads.get(event.key)
         if workload is None or self._state.cache.holder(event.key) is not None:
             return
-        self.assume(self._holder(workload, event.admission, assumed=True))
+        self.assume(self._holder(workload, event.admission, assumed=True), now)
         self._note(event.key)
 
     def forgotten(self, event: events.Forgotten, now: float) -> None:
@@ -341,6 +341,8 @@ class WorkloadFacts:
 
     def _as_told(self, holder: Holder) -> Holder:
         """The charge, which counts as leaving if its eviction was decided but not observed yet."""
+        before = self._state.cache.holder(holder.key)
+        holder = holder if before is None else holder.after(before)
         if holder.evicted:
             self._leaving.pop(holder.key, None)
         elif holder.key in self._leaving:

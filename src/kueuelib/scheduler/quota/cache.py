@@ -7,6 +7,7 @@ inactive member of a cohort lends its quota and is charged for its usage (spec/s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import inf, nextafter
 
 import attrs
 
@@ -20,6 +21,7 @@ from kueuelib.scheduler.quota.forest import Forest
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.queue_spec import CohortQuotas, Flavor, QueueSpec
 from kueuelib.scheduler.quota.snapshot import Frozen, FrozenQueue, FrozenTree
+from kueuelib.scheduler.values import changed
 
 
 class Cache:
@@ -43,6 +45,7 @@ class Cache:
         self._not_ready: dict[ObjectKey, None] = {}
         self._assumed: dict[ObjectKey, None] = {}
         self._reservations: dict[ObjectKey, Holder] = {}
+        self._decided = 0.0
 
     # --- ClusterQueues
 
@@ -241,6 +244,11 @@ class Cache:
     def all_ready(self) -> bool:
         """Whether the pods of every workload that holds quota are ready."""
         return not self._not_ready
+
+    def dated(self, holder: Holder, now: float) -> Holder:
+        """A new reservation with the time of its decision, later than that of all before."""
+        self._decided = max(now, nextafter(self._decided, inf))
+        return changed(holder, decided_at=self._decided)
 
     def hold(self, holder: Holder) -> Holder | None:
         """Charges a workload; returns the replaced charge."""

@@ -12,7 +12,7 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.scheduler.values import record
+from kueuelib.scheduler.values import changed, record
 
 LOWEST_PRIORITY = -(2**31)
 """No workload has a lower one: the API stores priorities in 32 bits."""
@@ -37,6 +37,8 @@ class Holder:
         pods_ready: whether all its pods were ready.
         admitted_at: when it was admitted, seconds since the epoch; None until that is confirmed.
         labels: the labels of the object.
+        decided_at: when the engine decided about the reservation, seconds since the epoch, another
+            time for each; None if it did not, or if the workload is admitted.
     """
 
     key: ObjectKey
@@ -53,6 +55,26 @@ class Holder:
     pods_ready: bool
     admitted_at: float | None = None
     labels: Mapping[str, str] = attrs.field(factory=dict)
+    decided_at: float | None = None
+
+    @property
+    def turn(self) -> tuple[float, QueueOrder]:
+        """The place among reservations, the earliest one first.
+
+        Stored times have whole seconds. So the time of the decision counts if it is known, and the
+        order of pending workloads decides between others of one second.
+        """
+        at = self.reserved_at if self.decided_at is None else self.decided_at
+        return inf if at is None else at, self.order
+
+    def after(self, before: Holder) -> Holder:
+        """This state of the workload, with the time of the decision if that is known from another
+        state with the same reservation.
+        """
+        same = before.assumed or before.reserved_at == self.reserved_at
+        if self.admitted or before.decided_at is None or not same:
+            return self
+        return changed(self, decided_at=before.decided_at)
 
     def uses(self, pairs: Iterable[FlavorResource]) -> bool:
         """Whether it holds quota of any of the pairs; a request for zero holds none."""
