@@ -16,6 +16,7 @@ from kueuelib.testing.processes import LocalCluster
 
 PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+STATEFUL_SETS = "/apis/apps/v1/namespaces/default/statefulsets"
 TOPOLOGY = "kueue.x-k8s.io/podset-required-topology"
 NO_TOPOLOGY = "this version has no topology-aware scheduling, requested by"
 NO_QUOTA = "this version has no quota for devices of resource claims (DRA), requested by"
@@ -31,7 +32,7 @@ REAL = pytest.param(
 @pytest.fixture(params=[pytest.param(embedded_cluster, id="embedded"), REAL])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LocalCluster]:
     with request.param(tmp_path) as found:
-        found.frameworks = ("batch/job", "pod", "deployment")
+        found.frameworks = ("batch/job", "pod", "deployment", "statefulset")
         found.install()
         found.start_manager()
         found.wait_for_manager()
@@ -51,10 +52,10 @@ def with_claims(made: Obj) -> Obj:
     return made
 
 
-def reason(rest: Rest, kind: str, name: str) -> tuple[str, str]:
-    """Why the Workload of an object waits."""
+def assert_waits(rest: Rest, kind: str, name: str, reason: str, text: str) -> None:
+    """The Workload of an object says soon that it waits, and why."""
 
-    def found() -> tuple[str, str]:
+    def found() -> bool:
         owned = [
             one
             for one in rest.items(WORKLOADS)
@@ -63,9 +64,10 @@ def reason(rest: Rest, kind: str, name: str) -> tuple[str, str]:
         ]
         assert len(owned) == 1
         reserved = condition(owned[0], "QuotaReserved")
-        return reserved["reason"], reserved["message"]
+        assert (reserved["reason"], text in reserved["message"]) == (reason, True), reserved
+        return True
 
-    return eventually(found)
+    eventually(found)
 
 
 def test_a_request_is_warned_about_waits_and_holds_nobody_else_up(
@@ -87,12 +89,12 @@ def test_a_request_is_warned_about_waits_and_holds_nobody_else_up(
     assert rest.warnings == []
     eventually(lambda: not rest.get(f"{JOBS}/plain")["spec"]["suspend"])
 
-    text = f"{NO_TOPOLOGY} {TOPOLOGY} of pod set main"
-    assert reason(rest, "Job", "rack") == ("NoMatchingFlavor", text)
+    assert_waits(
+        rest, "Job", "rack", "NoMatchingFlavor", f"{NO_TOPOLOGY} {TOPOLOGY} of pod set main"
+    )
     text = f"{NO_QUOTA} resourceClaims[gpu] of pod set main"
-    assert reason(rest, "Job", "gpu") == ("Misconfigured", text)
-    code, text = reason(rest, "Job", "elastic")
-    assert (code, "elastic-job of the Workload" in text) == ("Misconfigured", True)
+    assert_waits(rest, "Job", "gpu", "Misconfigured", text)
+    assert_waits(rest, "Job", "elastic", "Misconfigured", "elastic-job of the Workload")
 
     options = ("--kubeconfig", cluster.kubeconfig, "-o", "json")
     items = json.loads(kueuelib("pending", *options).stdout)["items"]
@@ -125,7 +127,7 @@ def test_pods_ask_as_well(cluster: LocalCluster, rest: Rest) -> None:
     rest.create(PODS, pod)
     (warning,) = rest.warnings
     assert f"{NO_TOPOLOGY} {TOPOLOGY} of pod set main" in warning
-    assert reason(rest, "Pod", "rack")[0] == "NoMatchingFlavor"
+    assert_waits(rest, "Pod", "rack", "NoMatchingFlavor", NO_TOPOLOGY)
 
     template = {**template, "spec": {**template["spec"], "restartPolicy": "Always"}}
     template["metadata"]["labels"] = {"app": "a"}
@@ -140,3 +142,34 @@ def test_pods_ask_as_well(cluster: LocalCluster, rest: Rest) -> None:
     )
     (warning,) = rest.warnings
     assert f"{NO_TOPOLOGY} {TOPOLOGY} of pod set template" in warning
+
+
+def test_a_parent_asks_for_its_pods(cluster: LocalCluster, rest: Rest) -> None:
+    queues(rest, cpu=3)
+    template = job("any", seconds=600)["spec"]["template"]
+    template["spec"]["restartPolicy"] = "Always"
+    template["metadata"]["labels"] = {"app": "a"}
+    labels = {"kueue.x-k8s.io/queue-name": "team"}
+    meta = {"name": "served", "labels": labels, "annotations": {TOPOLOGY: "rack"}}
+    spec = {
+        "serviceName": "served",
+        "selector": {"matchLabels": {"app": "a"}},
+        "template": template,
+        "replicas": 2,
+    }
+    made = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": meta, "spec": spec}
+    rest.create(STATEFUL_SETS, made)
+    (warning,) = rest.warnings
+    assert f"{NO_TOPOLOGY} {TOPOLOGY} of the StatefulSet, {TOPOLOGY} of pod set" in warning
+    assert_waits(rest, "StatefulSet", "served", "NoMatchingFlavor", NO_TOPOLOGY)
+
+
+def test_a_job_of_another_cluster_waits(cluster: LocalCluster, rest: Rest) -> None:
+    queues(rest, cpu=3)
+    made = job("away", seconds=600)
+    made["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
+    rest.create(JOBS, made)
+    (warning,) = rest.warnings
+    text = "this version has no dispatch to other clusters (MultiKueue), requested by managedBy of"
+    assert f"it will wait: {text} the Job" in warning
+    assert_waits(rest, "Job", "away", "Misconfigured", f"{text} the Workload")

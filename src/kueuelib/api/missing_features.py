@@ -20,6 +20,12 @@ DEVICES: Final = "quota for devices of resource claims (DRA)"
 SEVERAL_FLAVORS: Final = "admission in several flavors at once"
 FORCED_DELETION: Final = "forced deletion of pods that do not terminate"
 BOOST: Final = "priority that others adjust"
+MULTIKUEUE: Final = "dispatch to other clusters (MultiKueue)"
+
+MANAGED_BY: Final = "kueuelib.dev/managed-by"
+"""The annotation of a Workload whose job names MultiKueue in `managedBy`."""
+DISPATCHER: Final = f"{KUEUE}/multikueue"
+"""MultiKueue in `managedBy` of jobs, and as controller of AdmissionChecks."""
 
 OF_JOBS: Final[Mapping[str, str]] = {
     f"{KUEUE}/podset-required-topology": TOPOLOGY,
@@ -31,6 +37,7 @@ OF_JOBS: Final[Mapping[str, str]] = {
     f"{KUEUE}/podset-group-name": TOPOLOGY,
     f"{KUEUE}/elastic-job": SLICES,
     f"{KUEUE}/safe-to-forcefully-delete": FORCED_DELETION,
+    MANAGED_BY: MULTIKUEUE,
 }
 """Annotations of jobs and pod templates that ask for a feature, with its name."""
 OF_WORKLOADS: Final[Mapping[str, str]] = {
@@ -58,6 +65,8 @@ RECORDS: Final = frozenset(
 _NOTHING: Final = frozenset({"", "false", "0"})
 """Values that ask for nothing."""
 CLAIMS: Final = "resourceClaims"
+_FIELDS: Final = {MANAGED_BY: "managedBy"}
+"""The fields for which our own annotations stand."""
 
 
 @attrs.frozen
@@ -89,12 +98,28 @@ def asked_by_keys(
         if values:
             for key in sorted(KEYS.keys() & values.keys()):
                 if values[key] not in _NOTHING:
-                    yield Asked(subject, key, KEYS[key])
+                    yield Asked(subject, _FIELDS.get(key, key), KEYS[key])
 
 
-def of_jobs(annotations: Mapping[str, str]) -> Mapping[str, str]:
-    """The requests among the annotations of a job, which its Workload takes over."""
-    return {key: annotations[key] for key in OF_JOBS.keys() & annotations.keys()}
+def of_jobs(obj: Obj) -> dict[str, str]:
+    """The requests of a raw job, or those that its Workload has taken over, as annotations."""
+    annotations = annotations_of(obj)
+    spec = obj.get("spec") or {}
+    asked = {key: annotations[key] for key in OF_JOBS.keys() & annotations.keys()}
+    for block in (spec, spec.get("runPolicy")):
+        if isinstance(block, Mapping) and block.get("managedBy") == DISPATCHER:
+            asked[MANAGED_BY] = DISPATCHER
+    return asked
+
+
+def asked_by_object(kind: str, obj: Obj) -> Iterator[Asked]:
+    """The requests of a raw job or parent of pods, without those of its templates.
+
+    Args:
+        kind: its kind.
+        obj: the object.
+    """
+    return asked_by_keys(f"the {kind}", {}, of_jobs(obj))
 
 
 def asked_by_pod_set(

@@ -163,9 +163,14 @@ also read in pod templates.
 
 - **waits**: the Workload waits. Its condition, `explain` and `pending` name the feature that is
   missing. The webhook warns about a new Job, Pod or Workload. A Workload that holds quota keeps it.
-  A Workload takes over such an annotation of its job or Pods. The values `false` and `0`, and an
-  empty value, ask for nothing.
+  A Workload takes over such an annotation of its job or Pods. The webhook copies it from a
+  Deployment, StatefulSet or LeaderWorkerSet into the pod template. The values `false` and `0`, and
+  an empty value, ask for nothing.
 - **a record**: other managers write it for themselves. It asks for nothing.
+
+A job whose `spec.managedBy` or `spec.runPolicy.managedBy` is `kueue.x-k8s.io/multikueue` waits in
+the same way: this version has no dispatch to other clusters. Any other `managedBy` names the
+controller that runs the job, which is queued and started like others.
 
 | Key | | On | |
 | --- | --- | --- | --- |

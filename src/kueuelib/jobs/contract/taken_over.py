@@ -8,7 +8,7 @@ from typing import Final
 import attrs
 
 from kueuelib.api.meta import Obj, annotations_of, labels_of
-from kueuelib.api.missing_features import OF_JOBS
+from kueuelib.api.missing_features import of_jobs
 from kueuelib.api.names import PARAMETER_PREFIX
 
 
@@ -46,8 +46,9 @@ class TakenOver:
             {
                 key: value
                 for key, value in annotations_of(obj).items()
-                if key in self.annotations or key in OF_JOBS or key.startswith(PARAMETER_PREFIX)
+                if key in self.annotations or key.startswith(PARAMETER_PREFIX)
             }
+            | of_jobs(obj)
             for obj in objects
         )
 

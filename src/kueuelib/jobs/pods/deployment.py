@@ -10,7 +10,7 @@ import copy
 from typing import ClassVar
 
 from kueuelib.api.kinds import DEPLOYMENTS
-from kueuelib.api.meta import Obj, Resource, annotations_of, labels_of
+from kueuelib.api.meta import Obj, Resource, labels_of
 from kueuelib.api.names import (
     ADMISSION_GATED_BY,
     PRIORITY_CLASS_LABEL,
@@ -23,7 +23,14 @@ from kueuelib.jobs.contract.field_rules import IMMUTABLE, NO_SUBDOMAIN, invalid,
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.paths import value
 from kueuelib.jobs.pods.integration import POD
-from kueuelib.jobs.pods.templates import COPIED, SHAPE, TemplateWebhook, mark, template_entries
+from kueuelib.jobs.pods.templates import (
+    COPIED,
+    SHAPE,
+    TemplateWebhook,
+    mark,
+    pass_on,
+    template_entries,
+)
 from kueuelib.jobs.reconcile.self_wired import SelfWired, Wired
 from kueuelib.jobs.webhooks.manifests import READY
 
@@ -40,19 +47,16 @@ def with_labels(obj: Obj, old: Obj | None = None) -> Obj:
 
     Args:
         obj: the raw Deployment.
-        old: the one that it replaces, whose gates are removed from the template.
+        old: the one that it replaces.
     """
     labels = labels_of(obj)
     if not labels.get(QUEUE_LABEL):
         return obj
     changed = copy.deepcopy(obj)
     copied = {key: labels[key] for key in COPIED if labels.get(key)}
-    gates = annotations_of(obj).get(ADMISSION_GATED_BY, "")
     template = changed["spec"]["template"]
-    mark(template, copied, {ADMISSION_GATED_BY: gates} if gates else {})
-    before = "" if old is None else annotations_of(old).get(ADMISSION_GATED_BY, "")
-    if before and not gates and annotations_of(template).get(ADMISSION_GATED_BY) == before:
-        del template["metadata"]["annotations"][ADMISSION_GATED_BY]
+    mark(template, copied, {})
+    pass_on(template, obj, old, ADMISSION_GATED_BY)
     return changed
 
 

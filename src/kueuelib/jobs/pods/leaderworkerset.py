@@ -29,7 +29,7 @@ from kueuelib.jobs.pods.parents import (
     pod_sets_of,
 )
 from kueuelib.jobs.pods.role_hash import role_hash
-from kueuelib.jobs.pods.templates import COPIED, TemplateWebhook, mark, template_entries
+from kueuelib.jobs.pods.templates import COPIED, TemplateWebhook, mark, pass_on, template_entries
 from kueuelib.jobs.reconcile.self_wired import SelfWired, Wired
 from kueuelib.jobs.webhooks.manifests import READ
 from kueuelib.runtime.webhook.reviews import shape_with
@@ -44,8 +44,13 @@ class LeaderWorkerSet(GenericJob):
     resource: ClassVar[Resource] = LEADER_WORKER_SETS
 
 
-def with_roles(obj: Obj) -> Obj:
-    """The LeaderWorkerSet with templates that mark its pods as ours; unchanged without a queue."""
+def with_roles(obj: Obj, old: Obj | None = None) -> Obj:
+    """The LeaderWorkerSet with templates that mark its pods as ours; unchanged without a queue.
+
+    Args:
+        obj: the raw LeaderWorkerSet.
+        old: the one that it replaces.
+    """
     own_labels = labels_of(obj)
     if not own_labels.get(QUEUE_LABEL):
         return obj
@@ -56,6 +61,7 @@ def with_roles(obj: Obj) -> Obj:
     for role in (LEADER, WORKER) if leads else (DEFAULT_POD_SET,):
         notes = {SUSPENDING_PARENT: LEADER_WORKER_SET, GROUP_SERVING: "true", ROLE_HASH: role}
         mark(templates[_FIELDS[role]], labels, notes)
+        pass_on(templates[_FIELDS[role]], obj, old)
     return changed
 
 
@@ -96,9 +102,7 @@ LEADERWORKERSET = SelfWired(
         required=f"{_PATH}.workerTemplate",
     ),
     implies=(POD.name,),
-    wire=lambda parts: Wired(
-        (), TemplateWebhook(parts, lambda obj, _: with_roles(obj), validate_leader_worker_set)
-    ),
+    wire=lambda parts: Wired((), TemplateWebhook(parts, with_roles, validate_leader_worker_set)),
     entries=lambda settings: template_entries(LEADER_WORKER_SETS, settings, _PATH),
     rules=lambda: (
         {

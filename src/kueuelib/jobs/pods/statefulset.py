@@ -37,7 +37,14 @@ from kueuelib.jobs.contract.paths import value
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.parents import STATEFUL_SET, group_name, replicas_of
 from kueuelib.jobs.pods.role_hash import role_hash
-from kueuelib.jobs.pods.templates import COPIED, SHAPE, TemplateWebhook, mark, template_entries
+from kueuelib.jobs.pods.templates import (
+    COPIED,
+    SHAPE,
+    TemplateWebhook,
+    mark,
+    pass_on,
+    template_entries,
+)
 from kueuelib.jobs.reconcile.self_wired import SelfWired, Wired
 from kueuelib.jobs.webhooks.manifests import WATCH
 
@@ -50,10 +57,14 @@ class StatefulSet(GenericJob):
     resource: ClassVar[Resource] = STATEFUL_SETS
 
 
-def with_group(obj: Obj) -> Obj:
+def with_group(obj: Obj, old: Obj | None = None) -> Obj:
     """The StatefulSet with a template that makes its pods a group; unchanged without a queue.
 
     The number of pods is written only once: a change would replace the running pods.
+
+    Args:
+        obj: the raw StatefulSet.
+        old: the one that it replaces.
     """
     own_labels = labels_of(obj)
     if not own_labels.get(QUEUE_LABEL) or _is_of_another(obj):
@@ -70,6 +81,7 @@ def with_group(obj: Obj) -> Obj:
         GROUP_SERVING: "true",
     }
     mark(template, labels, notes)
+    pass_on(template, obj, old)
     return changed
 
 
@@ -125,9 +137,7 @@ STATEFULSET = SelfWired(
     watches=False,
     shape=SHAPE,
     implies=(POD.name,),
-    wire=lambda parts: Wired(
-        (), TemplateWebhook(parts, lambda obj, _: with_group(obj), validate_stateful_set)
-    ),
+    wire=lambda parts: Wired((), TemplateWebhook(parts, with_group, validate_stateful_set)),
     entries=lambda settings: template_entries(
         STATEFUL_SETS, settings, "spec.template", "spec.replicas"
     ),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from kueuelib.api.meta import Obj, Resource, labels_of
-from kueuelib.api.missing_features import asked_by_template
+from kueuelib.api.meta import Obj, Resource, annotations_of, labels_of
+from kueuelib.api.missing_features import OF_JOBS, Asked, asked_by_object, asked_by_template
 from kueuelib.api.names import PRIORITY_CLASS_LABEL, QUEUE_LABEL
 from kueuelib.api.pods import PodTemplateSpec
 from kueuelib.api.schema import struct_schema
@@ -79,17 +79,17 @@ class TemplateWebhook:
         return self._write(with_default_class(named), old)
 
     def warn(self, made: Obj, request: AdmissionRequest) -> Iterator[str]:
-        """A warning if the pods of a new object ask for missing features."""
+        """A warning if a new object, or its pods, ask for missing features."""
         if request.old_object is None and labels_of(made).get(QUEUE_LABEL):
-            admits_claims = self._parts.settings.admits_claims
-            yield from warnings_about(
-                asked
-                for path in _TEMPLATES
-                if (template := value(made, path)) is not None
-                for asked in asked_by_template(
-                    path.rpartition(".")[2], template, admits_claims=admits_claims
-                )
-            )
+            yield from warnings_about(self._asked(made))
+
+    def _asked(self, made: Obj) -> Iterator[Asked]:
+        yield from asked_by_object(self._parts.integration.resource.kind, made)
+        settings = self._parts.settings
+        for path in _TEMPLATES:
+            if (template := value(made, path)) is not None:
+                name = path.rpartition(".")[2]
+                yield from asked_by_template(name, template, admits_claims=settings.admits_claims)
 
     def _defaults_class(self, obj: Obj, old: Obj | None) -> bool:
         """Whether an object gets the default class: a new one, or one that had a class before.
@@ -106,6 +106,24 @@ def mark(template: Obj, labels: Mapping[str, str], annotations: Mapping[str, str
     for field, added in (("labels", labels), ("annotations", annotations)):
         if added:
             meta[field] = {**(meta.get(field) or {}), **added}
+
+
+def pass_on(template: Obj, obj: Obj, old: Obj | None, *keys: str) -> None:
+    """Writes annotations of a parent, and its requests for missing features, into its template.
+
+    Args:
+        template: a raw pod template of the object.
+        obj: the parent.
+        old: the one that it replaces; what the parent has lost leaves the template.
+        keys: of the annotations.
+    """
+    now, before = annotations_of(obj), {} if old is None else annotations_of(old)
+    keys = (*keys, *OF_JOBS)
+    mark(template, {}, {key: now[key] for key in keys if now.get(key)})
+    notes = (template.get("metadata") or {}).get("annotations") or {}
+    for key in keys:
+        if before.get(key) and not now.get(key) and notes.get(key) == before[key]:
+            del notes[key]
 
 
 def template_entries(

@@ -9,12 +9,11 @@ import contextlib
 import functools
 from collections.abc import Iterable, Iterator
 
-from kueuelib.api.meta import Obj, annotations_of
+from kueuelib.api.meta import Obj
 from kueuelib.api.missing_features import (
     Asked,
-    asked_by_keys,
+    asked_by_object,
     asked_by_template,
-    of_jobs,
     sentence,
 )
 from kueuelib.errors import InvalidJob
@@ -130,7 +129,7 @@ class JobWebhook:
 
 def asked_by_job(job: GenericJob, settings: JobSettings) -> Iterator[Asked]:
     """The requests of a job for features that are missing; its rules are checked elsewhere."""
-    yield from asked_by_keys(f"the {job.resource.kind}", {}, of_jobs(annotations_of(job.raw)))
+    yield from asked_by_object(job.resource.kind, job.raw)
     with contextlib.suppress(InvalidJob):
         for one in job.pod_sets():
             template = one.template

@@ -17,7 +17,9 @@ from kueuelib.api.kueue import NEVER, ClusterQueue
 from kueuelib.api.meta import KubeObject, ObjectKey
 from kueuelib.api.missing_features import (
     DEVICES,
+    DISPATCHER,
     KEYS,
+    MULTIKUEUE,
     OF_JOBS,
     RECORDS,
     SEVERAL_FLAVORS,
@@ -30,8 +32,6 @@ from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.pending.workload_info import holds_quota
 from kueuelib.scheduler.quota.queue_spec import queue_spec
-
-_MULTI: Final = "dispatch to other clusters (MultiKueue)"
 
 _OFF: Final = "is off, unless the manager's configuration says otherwise (--config)"
 _UNKNOWN_FIELDS: Final = {
@@ -53,7 +53,6 @@ _KNOWN: Final = frozenset(
     value for value in vars(names).values() if isinstance(value, str) and value.startswith(_DOMAIN)
 )
 _SILENT: Final = (_KNOWN, RECORDS)
-_MULTI_CONTROLLER: Final = f"{KUEUE}/multikueue"
 _MOST_PLACES: Final = 5
 
 
@@ -136,8 +135,8 @@ def _in_world(world: World, key: ObjectKey) -> Iterator[Unhonoured]:
         check = world.checks.get(name)
         if check is not None:
             yield from _in_spec(f"AdmissionCheck {name}", check)
-            if check.spec.controller_name == _MULTI_CONTROLLER:
-                meaning = _meaning(_MULTI)
+            if check.spec.controller_name == DISPATCHER:
+                meaning = _meaning(MULTIKUEUE)
                 yield Unhonoured(f"AdmissionCheck {name}", "spec.controllerName", meaning)
     if world.settings.fair_sharing is None:
         yield from _weights(world, queue)

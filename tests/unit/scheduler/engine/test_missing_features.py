@@ -9,7 +9,7 @@ import pytest
 from engine_cluster import Cluster
 
 from kueuelib.api.kueue import Workload
-from kueuelib.api.missing_features import DEVICES, KEYS, OF_JOBS, TOPOLOGY
+from kueuelib.api.missing_features import DEVICES, KEYS, MANAGED_BY, OF_JOBS, TOPOLOGY
 from kueuelib.scheduler import events
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.object_reasons import FeaturesMissing
@@ -52,7 +52,8 @@ def test_every_key_that_asks_for_a_missing_feature_keeps_a_workload_waiting(
     made = make_workload("w", "q", {"gpu": 1})
     submit(cluster, made, **{field: {key: "1"}})
     reason = "NoMatchingFlavor" if KEYS[key] == TOPOLOGY else "Misconfigured"
-    text = f"this version has no {KEYS[key]}, requested by {key} of the Workload"
+    by = "managedBy" if key == MANAGED_BY else key
+    text = f"this version has no {KEYS[key]}, requested by {by} of the Workload"
     assert asks(cluster) == f"{reason}: {text}"
     cluster.queue("q", 99)
     assert cluster.rest() == []
@@ -64,7 +65,8 @@ def test_every_key_that_asks_for_a_missing_feature_keeps_a_workload_waiting(
 def test_a_pod_template_asks_as_well(cluster: Cluster, key: str) -> None:
     cluster.queue("q", 9)
     cluster.submit("w", "q", pod_sets=[with_template("annotations", key, "true")])
-    assert f"requested by {key} of pod set main" in asks(cluster)
+    by = "managedBy" if key == MANAGED_BY else key
+    assert f"requested by {by} of pod set main" in asks(cluster)
     cluster.submit("w", "q", pod_sets=[with_template("annotations", f"{key}s", "true")])
     assert cluster.rest() == ["w"]
 

@@ -1,0 +1,152 @@
+"""Requests for missing features, wherever a job or a parent of pods makes them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kueuelib.api.missing_features import MANAGED_BY, OF_JOBS
+from kueuelib.jobs.catalog.batch import BATCH_JOB
+from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.contract.taken_over import TakenOver
+from kueuelib.jobs.pods.deployment import DEPLOYMENT, with_labels
+from kueuelib.jobs.pods.leaderworkerset import LEADERWORKERSET, with_roles
+from kueuelib.jobs.pods.statefulset import STATEFULSET, with_group
+from kueuelib.jobs.pods.templates import TemplateWebhook
+from kueuelib.jobs.reconcile.self_wired import Parts
+from kueuelib.jobs.webhooks.serving import asked_by_job
+from kueuelib.runtime.webhook.admission import AdmissionRequest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "kinds"))
+
+from samples import samples
+
+Obj = dict[str, Any]
+RACK = "kueue.x-k8s.io/podset-required-topology"
+SAMPLES = samples()
+TRAIN_JOB = "trainer.kubeflow.org/trainjob"
+SPARK = "sparkoperator.k8s.io/sparkapplication"
+ELSEWHERE = {TRAIN_JOB, SPARK}
+"""Kinds whose pod templates are in other objects, or that have none."""
+
+
+def templates(value: Any) -> Iterator[Obj]:
+    """The pod templates in an object."""
+    if isinstance(value, dict):
+        if "containers" in (value.get("spec") or ()):
+            yield value
+        for inner in value.values():
+            yield from templates(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from templates(inner)
+
+
+def asked(kind: Any, obj: Obj) -> list[tuple[str, str]]:
+    return [(one.subject, one.by) for one in asked_by_job(kind.job_type(obj), JobSettings())]
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_every_kind_asks_by_its_metadata_and_its_workload_takes_it_over(name: str) -> None:
+    sample = SAMPLES[name]
+    job = sample.complete(sample.job(annotations={RACK: "rack"}))
+    assert asked(sample.integration, job) == [(f"the {sample.resource.kind}", RACK)]
+    assert TakenOver().annotations_of([job]) == {RACK: "rack"}
+
+
+@pytest.mark.parametrize("name", [each for each in SAMPLES if each not in ELSEWHERE])
+def test_every_kind_asks_by_its_pod_templates(name: str) -> None:
+    sample = SAMPLES[name]
+    job = sample.complete(sample.job())
+    for template in [*templates(job)]:
+        template.setdefault("metadata", {}).setdefault("annotations", {})[RACK] = "rack"
+    pod_sets = sample.integration.job_type(job).pod_sets()
+    assert asked(sample.integration, job) == [(f"pod set {one.name}", RACK) for one in pod_sets]
+
+
+def test_a_spark_application_asks_by_its_roles() -> None:
+    sample = SAMPLES[SPARK]
+    job = sample.complete(sample.job())
+    for role in ("driver", "executor"):
+        job["spec"][role]["annotations"] = {RACK: "rack"}
+    assert asked(sample.integration, job) == [
+        (f"pod set {name}", RACK) for name in ("driver", "executor")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("manager", "wanted"),
+    [("kueue.x-k8s.io/multikueue", True), ("example.com/other", False), (None, False)],
+)
+@pytest.mark.parametrize("block", ["spec", "runPolicy"])
+def test_a_job_that_is_managed_by_multikueue_asks_for_it(
+    build: Any, block: str, manager: str | None, wanted: bool
+) -> None:
+    job = build.job()
+    place = job["spec"] if block == "spec" else job["spec"].setdefault(block, {})
+    place["managedBy"] = manager
+    assert asked(BATCH_JOB, job) == ([("the Job", "managedBy")] if wanted else [])
+    taken = TakenOver().annotations_of([job])
+    assert taken == ({MANAGED_BY: manager} if wanted else {})
+    assert TakenOver().annotations_of([{"metadata": {"annotations": taken}}]) == taken
+
+
+def template() -> Obj:
+    return {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c"}]}}
+
+
+PARENTS = {
+    "deployment": (DEPLOYMENT, with_labels, lambda: {"template": template()}),
+    "statefulset": (STATEFULSET, with_group, lambda: {"template": template()}),
+    "leaderworkerset": (
+        LEADERWORKERSET,
+        with_roles,
+        lambda: {
+            "leaderWorkerTemplate": {"leaderTemplate": template(), "workerTemplate": template()}
+        },
+    ),
+}
+
+
+def parent(spec: Obj, **annotations: str) -> Obj:
+    labels = {"kueue.x-k8s.io/queue-name": "q"}
+    meta = {"name": "p", "uid": "u", "labels": labels, "annotations": annotations}
+    return {"metadata": meta, "spec": spec}
+
+
+@pytest.mark.parametrize("name", PARENTS)
+@pytest.mark.parametrize("key", OF_JOBS)
+def test_the_pods_of_a_parent_ask_for_what_it_asks_for(name: str, key: str) -> None:
+    _, write, spec = PARENTS[name]
+    old = write(parent(spec(), **{key: "x"}), None)
+    for each in templates(old):
+        assert each["metadata"]["annotations"][key] == "x"
+    new = parent(old["spec"])
+    for each in templates(write(new, old)):
+        assert key not in each["metadata"]["annotations"]
+    for each in templates(write(new, new)):
+        assert each["metadata"]["annotations"][key] == "x", "the template asks by itself"
+
+
+@pytest.mark.parametrize("name", PARENTS)
+@pytest.mark.parametrize("place", ["metadata", "template"])
+def test_whoever_creates_a_parent_of_pods_is_warned(name: str, place: str) -> None:
+    kind, write, spec = PARENTS[name]
+    obj = parent(spec())
+    places = [obj] if place == "metadata" else [*templates(obj)]
+    for each in places:
+        each["metadata"]["annotations"] = {RACK: "rack"}
+    parts = cast("Parts", SimpleNamespace(integration=kind, owners=None, settings=JobSettings()))
+    hook = TemplateWebhook(parts, write, lambda new, old: ())
+    request = AdmissionRequest("uid", "CREATE", namespace="ns", object=obj)
+    (warning,) = hook.warn(write(obj, None), request)
+    subject = f"the {kind.resource.kind}" if place == "metadata" else "pod set"
+    assert "it will wait: this version has no topology-aware scheduling" in warning
+    assert f"{RACK} of {subject}" in warning
+    update = AdmissionRequest("uid", "UPDATE", namespace="ns", object=obj, old_object=obj)
+    assert not [*hook.warn(obj, update)]
