@@ -284,6 +284,7 @@ def running(folder: Path, work: Path, flags: Sequence[str] = ()) -> Iterator[Rea
             f"--service-account-signing-key-file={work / 'accounts.key'}",
             "--service-cluster-ip-range=10.96.0.0/16",
             "--authorization-mode=RBAC",
+            "--allow-privileged=true",
             "--disable-admission-plugins=ServiceAccount",
             *flags,
         ],

@@ -111,6 +111,15 @@ def _rolling(**defaults: str | int) -> Callable[[Obj], None]:
     return default
 
 
+def _set_strategy(strategy: Obj) -> None:
+    """Fill in the parameters only if the type is not given, or the parameters are."""
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
+        subobject(strategy, "rollingUpdate")
+    if strategy["type"] == "RollingUpdate" and strategy.get("rollingUpdate") is not None:
+        setdefault(strategy["rollingUpdate"], "partition", 0)
+
+
 def _service(spec: Obj) -> None:
     """Fill in the timeout of affinity, and the policies of traffic."""
     if spec["sessionAffinity"] == "ClientIP":
@@ -182,7 +191,7 @@ BY_TYPE: Final[Mapping[str, Callable[[Obj], None]]] = {
     "apps.DaemonSet": _daemon_set,
     "apps.DaemonSetUpdateStrategy": _rolling(maxUnavailable=1, maxSurge=0),
     "apps.DeploymentStrategy": _rolling(maxUnavailable="25%", maxSurge="25%"),
-    "apps.StatefulSetUpdateStrategy": _rolling(partition=0),
+    "apps.StatefulSetUpdateStrategy": _set_strategy,
     "batch.Job": _job,
     "core.Container": _container,
     "core.EphemeralContainer": _container,

@@ -91,7 +91,24 @@ def _families(spec: Obj) -> list[FieldError]:
         if not bad and text != HEADLESS and family != f"IPv{ipaddress.ip_address(text).version}":
             why = f"expected an {family} value as indicated by `ipFamilies[{i}]`"
             errors.append(invalid(f"{path}[{i}]", text, why))
-    return [*errors, *bad]
+    return [*errors, *bad] or _unconfigured(spec)
+
+
+def _unconfigured(spec: Obj) -> list[FieldError]:
+    """What the addresses ask for that a cluster with IPv4 alone does not have."""
+    given = listed(spec, "clusterIPs")
+    if given == [HEADLESS] and not spec.get("selector"):
+        return []
+    errors = []
+    if spec.get("ipFamilyPolicy") == "RequireDualStack":
+        text = "this cluster is not configured for dual-stack services"
+        errors.append(invalid("spec.ipFamilyPolicy", "RequireDualStack", text))
+    text = "not configured on this cluster"
+    return errors + [
+        invalid(f"spec.ipFamilies[{i}]", family, text)
+        for i, family in enumerate(listed(spec, "ipFamilies"))
+        if family != "IPv4"
+    ]
 
 
 def _balanced(spec: Obj) -> list[FieldError]:
@@ -129,8 +146,10 @@ class ServiceRules(KindRules):
 
     @staticmethod
     def prepare_addresses(obj: Obj) -> None:
-        """Assign the address of a service."""
+        """Assign the address of a service, unless it asks for a family that is not there."""
         spec = obj["spec"]
+        if not spec.get("clusterIP") and "IPv6" in listed(spec, "ipFamilies"):
+            return
         if not spec.get("clusterIP") and obj["metadata"].get("name"):
             spec["clusterIP"] = _address(obj)
         setdefault(spec, "clusterIPs", [spec.get("clusterIP", HEADLESS)])

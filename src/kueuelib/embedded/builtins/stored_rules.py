@@ -8,7 +8,6 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api.meta import Obj, format_time
-from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
 from kueuelib.embedded.builtins.config_rules import (
     check_changed_secret,
@@ -21,7 +20,7 @@ from kueuelib.embedded.builtins.core_rules import check_event
 from kueuelib.embedded.builtins.cron_rules import schedule, time_zone
 from kueuelib.embedded.builtins.defaults import RBAC, TEMPLATE_GENERATION
 from kueuelib.embedded.builtins.endpoint_rules import ENDPOINT_CHECKS, check_ingress, check_slice
-from kueuelib.embedded.builtins.fields import forbidden, immutable, invalid, not_supported, required
+from kueuelib.embedded.builtins.fields import forbidden, immutable
 from kueuelib.embedded.builtins.job_spec import validate_job_template
 from kueuelib.embedded.builtins.limit_range import LIMIT_CHECKS
 from kueuelib.embedded.builtins.pod_warnings import spec_warnings
@@ -32,9 +31,9 @@ from kueuelib.embedded.builtins.quota_rules import (
 )
 from kueuelib.embedded.builtins.raw import section, setdefault, subobject
 from kueuelib.embedded.builtins.rbac_rules import check_binding, check_rebinding, check_role
-from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace, check, kinds_with_rules
+from kueuelib.embedded.builtins.rule_table import check, kinds_with_rules
+from kueuelib.embedded.builtins.volume_rules import check_changed_volume, check_volume
 from kueuelib.embedded.builtins.workloads import in_order, validate_template, validate_workload
-from kueuelib.embedded.schema.internal import difference, internal
 from kueuelib.errors import FieldError
 
 Check = Callable[[Obj], list[FieldError]]
@@ -124,7 +123,7 @@ class StoredRules(KindRules):
             text = f"updates to {obj['kind'].lower()} spec for fields other than {text}"
             errors.append(forbidden("spec", text))
         if self._finalizer:
-            errors += _changed_volume(obj, old)
+            errors += check_changed_volume(obj, old)
         return errors
 
     def warnings(self, obj: Obj, old: Obj | None) -> Sequence[str]:
@@ -149,61 +148,7 @@ def _check_cron_job(obj: Obj) -> list[FieldError]:
     return errors + check("CronJobLimits", obj["spec"], "spec")
 
 
-def _check_volume(obj: Obj) -> list[FieldError]:
-    own = {"volume_source": _source, "storage": _storage, "claimed": _claimed}
-    return check(obj["kind"], obj["spec"], "spec", **own)
-
-
-def _storage(at: ValuePlace, _: str) -> BrokenRules:
-    fits = at.value and set(at.value) == {"storage"}
-    errors = [] if fits else [not_supported(at.path, at.value, ("storage",))]
-    sizes = (at.value or {}).items()
-    return [*errors, *(each for key, size in sizes for each in _sized(f"{at.path}[{key}]", size))]
-
-
-def _source(at: ValuePlace, _: str) -> BrokenRules:
-    given = internal("PersistentVolumeSource", at.value).values()
-    text = "must specify a volume type"
-    return [required(at.path, text)] if all(each is None for each in given) else []
-
-
-def _claimed(at: ValuePlace, _: str) -> BrokenRules:
-    asked, path = section(at.value, "resources", "requests"), f"{at.path}.resources[storage]"
-    return _sized(path, asked["storage"]) if "storage" in asked else [required(path)]
-
-
-def _sized(path: str, size: Any) -> list[FieldError]:
-    fits = Quantity.parse(size) > Quantity.parse(0)
-    return [] if fits else [invalid(path, size, "must be greater than zero")]
-
-
-def _changed_volume(obj: Obj, old: Obj) -> list[FieldError]:
-    spec, before = obj["spec"], section(old, "spec")
-    if obj["kind"] == "PersistentVolume":
-        change = difference("PersistentVolumeSource", before, spec)
-        text = f"spec.persistentvolumesource is immutable after creation\n{change}"
-        errors = [forbidden("spec.persistentvolumesource", text)] if change else []
-    else:
-        named = {**before, "volumeName": before.get("volumeName") or spec.get("volumeName")}
-        change = difference("PersistentVolumeClaimSpec", named, spec)
-        text = f"{_CLAIM_TEXT}\n{change}"
-        errors = [forbidden("spec", text)] if change else []
-        sizes = [
-            section(each, "resources", "requests").get("storage", 0) for each in (spec, before)
-        ]
-        now, then = map(Quantity.parse, sizes)
-        has = Quantity.parse(section(old, "status", "capacity").get("storage", 0))
-        if now < then and now <= has:
-            text = "field can not be less than status.capacity"
-            errors.append(forbidden("spec.resources.requests.storage", text))
-    return errors + immutable("volumeMode", spec.get("volumeMode"), before.get("volumeMode"))
-
-
 _MOVED: Final = "lastPhaseTransitionTime"
-_CLAIM_TEXT: Final = (
-    "spec is immutable after creation except resources.requests and volumeAttributesClassName for "
-    "bound claims"
-)
 _SET_FREE: Final = (
     *("replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit"),
     *("persistentVolumeClaimRetentionPolicy", "minReadySeconds"),
@@ -235,9 +180,9 @@ def stored_rules() -> Mapping[tuple[str, str], KindRules]:
         ),
         ("", "ReplicationController"): StoredRules(validate_workload, _POD, (), _REPLICAS),
         ("batch", "CronJob"): StoredRules(_check_cron_job, _CRON_POD, (), {}),
-        ("", "PersistentVolume"): StoredRules(_check_volume, (), (), _PENDING, VOLUME_PROTECTION),
+        ("", "PersistentVolume"): StoredRules(check_volume, (), (), _PENDING, VOLUME_PROTECTION),
         ("", "PersistentVolumeClaim"): StoredRules(
-            _check_volume, (), (), _PENDING, CLAIM_PROTECTION
+            check_volume, (), (), _PENDING, CLAIM_PROTECTION
         ),
         ("networking.k8s.io", "Ingress"): StoredRules(check_ingress, status={"loadBalancer": {}}),
         ("discovery.k8s.io", "EndpointSlice"): StoredRules(check_slice, fixed=("addressType",)),

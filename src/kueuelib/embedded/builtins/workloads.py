@@ -20,6 +20,7 @@ from kueuelib.embedded.builtins.metadata import validate_annotations, validate_l
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
 from kueuelib.embedded.builtins.raw import listed, section
 from kueuelib.embedded.builtins.rule_table import BrokenRules, Check, ValuePlace, check
+from kueuelib.embedded.builtins.volume_rules import claimed, with_claims
 from kueuelib.embedded.schema.internal import as_given, internal
 from kueuelib.errors import FieldError, InvalidSelector
 from kueuelib.machinery.selectors import from_label_selector
@@ -70,7 +71,7 @@ def _selector(at: ValuePlace, kind: str) -> list[FieldError]:
     """Check the selector, and the template unless the selector is unreadable."""
     spec, rules = at.value, WORKLOADS[kind]
     selector, path = spec.get("selector"), "spec.selector"
-    template = section(spec, "template")
+    template = _as_made(kind, spec)
     labels = as_given(section(template, "metadata"), "labels")
     errors: list[FieldError] = []
     if kind == "ReplicationController":
@@ -101,6 +102,18 @@ def _selector(at: ValuePlace, kind: str) -> list[FieldError]:
     if kind == "DaemonSet":
         errors += hollow
     return errors + _template(rules, template)
+
+
+def _as_made(kind: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The pod template; that of a StatefulSet as its controller fills it in."""
+    template = section(spec, "template")
+    if kind != "StatefulSet":
+        return template
+    pod = {**section(template, "spec"), "subdomain": "", "hostname": ""}
+    claims = [each["metadata"].get("name") for each in listed(spec, "volumeClaimTemplates")]
+    if claims:
+        pod["volumes"] = with_claims(pod, {name: name for name in claims})
+    return {**template, "spec": pod}
 
 
 def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool | None:
@@ -232,4 +245,5 @@ _OWN: Final[Mapping[str, Check]] = {
     "deployment": _deployment_strategy,
     "set": _set_strategy,
     "daemons": _daemon_strategy,
+    "claimed": claimed,
 }

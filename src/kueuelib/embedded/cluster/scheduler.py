@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.conditions import with_raw_condition
+from kueuelib.api.kinds import PERSISTENT_VOLUME_CLAIMS
 from kueuelib.api.meta import Obj, ObjectKey, find_condition
 from kueuelib.api.quantity import Quantity
-from kueuelib.embedded.builtins.raw import listed
+from kueuelib.embedded.builtins.raw import listed, section
 from kueuelib.embedded.builtins.resources import pod_requests
 from kueuelib.embedded.cluster.contract import DEFAULT_SCHEDULER, SCHEDULER
 from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.mirror import gone
-from kueuelib.embedded.cluster.placement import Room, place, room_of
+from kueuelib.embedded.cluster.placement import Placement, Room, place, room_of
 from kueuelib.embedded.cluster.pod_status import is_terminal
+from kueuelib.embedded.cluster.volumes import is_bound
 from kueuelib.errors import ApiError
 from kueuelib.machinery.store import Delta
 
@@ -59,6 +61,8 @@ class Scheduler(Controller[ObjectKey]):
         self._taken: dict[str, Taken] = {}
         self._waiting: set[ObjectKey] = set()
         self._cramped: set[ObjectKey] = set()
+        self._claims = parts.kinds.of(PERSISTENT_VOLUME_CLAIMS)
+        self._claims.add_handler(lambda _: self.loop.add(*self._waiting))
         self._nodes.add_handler(self._on_node)
         self._pods.add_handler(self._on_pod)
 
@@ -122,7 +126,11 @@ class Scheduler(Controller[ObjectKey]):
         uid = pod["metadata"]["uid"]
         if uid in self._taken:
             return None
-        placement = place(pod, self._nodes.store.items(), self._rooms)
+        if unclaimed := self._unclaimed(pod):
+            count = len(self._nodes.store)
+            placement = Placement("", f"0/{count} nodes are available: {unclaimed}.")
+        else:
+            placement = place(pod, self._nodes.store.items(), self._rooms)
         if not placement.node:
             self._waiting.add(key)
             if placement.cramped:
@@ -141,3 +149,18 @@ class Scheduler(Controller[ObjectKey]):
         text = f"Successfully assigned {key} to {placement.node}"
         self._events.normal(pod, DEFAULT_SCHEDULER, "Scheduled", text)
         return None
+
+    def _unclaimed(self, pod: Mapping[str, Any]) -> str:
+        """Which claim keeps the pod from a node, in the words of the scheduler; empty if none."""
+        for volume in listed(pod["spec"], "volumes"):
+            name = section(volume, "persistentVolumeClaim").get("claimName")
+            if not name:
+                continue
+            claim = self._claims.get(ObjectKey(pod["metadata"]["namespace"], name))
+            if claim is None:
+                return f'persistentvolumeclaim "{name}" not found'
+            if claim["metadata"].get("deletionTimestamp"):
+                return f'persistentvolumeclaim "{name}" is being deleted'
+            if not is_bound(claim):
+                return "pod has unbound immediate PersistentVolumeClaims"
+        return ""

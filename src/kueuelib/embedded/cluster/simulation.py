@@ -7,7 +7,15 @@ import logging
 from collections.abc import Awaitable
 from typing import Self
 
-from kueuelib.api.kinds import JOBS, NAMESPACES, NODES, PODS, STATEFUL_SETS
+from kueuelib.api.kinds import (
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    STATEFUL_SETS,
+)
 from kueuelib.embedded.cluster.clock import Clock, ManualClock, SystemClock
 from kueuelib.embedded.cluster.collector import Collector
 from kueuelib.embedded.cluster.contract import KUBELET
@@ -23,6 +31,7 @@ from kueuelib.embedded.cluster.node_keeper import NodeKeeper
 from kueuelib.embedded.cluster.nodes import simulated_node
 from kueuelib.embedded.cluster.scheduler import Scheduler
 from kueuelib.embedded.cluster.stateful_sets import StatefulSetController
+from kueuelib.embedded.cluster.volumes import VolumeController
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import AlreadyExists
@@ -33,11 +42,16 @@ _ROUND = 0.002
 _EXACT_STEPS = 5_000
 _COARSE_STEPS = 500
 """After this many instants, time passes in steps, so that a year of frequent events terminates."""
+_FULL = (
+    *(PODS, JOBS, STATEFUL_SETS, NODES, NAMESPACES),
+    *(PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES),
+)
+"""Of these kinds whole objects are kept."""
 _LOG = logging.getLogger(__name__)
 
 
 class SimulatedCluster:
-    """The controllers of Jobs, StatefulSets, namespaces and garbage, scheduler and kubelets.
+    """The controllers of Jobs, StatefulSets, volumes, namespaces and garbage; scheduler, kubelets.
 
     An asynchronous context manager: on entry the nodes exist and all parts work; on exit they have
     stopped. The objects in the server stay as they are, and the next simulated cluster continues
@@ -65,7 +79,7 @@ class SimulatedCluster:
         self._service = service
         self._node_count = nodes
         self._clock = clock or SystemClock()
-        full = frozenset(kind.group_kind for kind in (PODS, JOBS, STATEFUL_SETS, NODES, NAMESPACES))
+        full = frozenset(kind.group_kind for kind in _FULL)
         self._kinds = Kinds(service, full)
         self._events = Events(service, self._clock)
         parts = Parts(service, self._kinds, self._clock, self._events)
@@ -80,6 +94,7 @@ class SimulatedCluster:
             Evictions(parts),
             self._jobs,
             StatefulSetController(parts),
+            VolumeController(parts),
             collector,
             NamespaceController(parts, collector),
             EndedPods(parts, ended_limit),

@@ -1,23 +1,28 @@
 """The StatefulSet controller: creates pods in order, and replaces ended or outdated ones.
 
-Volumes, partitions, the strategy OnDelete and ControllerRevisions are not simulated.
+Partitions, the strategy OnDelete and ControllerRevisions are not simulated.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
 import orjson
 
-from kueuelib.api.kinds import STATEFUL_SETS
-from kueuelib.api.meta import Obj, ObjectKey, controller_of, labels_of
+from kueuelib.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
+from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, labels_of
+from kueuelib.embedded.builtins.raw import listed, section
+from kueuelib.embedded.builtins.volume_rules import with_claims
 from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.embedded.cluster.job_pods import from_template, is_ready
 from kueuelib.embedded.cluster.pod_status import is_terminal
+from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.verbs import Propagation
+from kueuelib.errors import AlreadyExists, NotFound
 from kueuelib.machinery.store import Delta
 
 INDEX = "apps.kubernetes.io/pod-index"
@@ -47,6 +52,7 @@ class StatefulSetController(Controller[ObjectKey]):
     def __init__(self, parts: Parts) -> None:
         super().__init__(parts)
         self._sets = parts.kinds.of(STATEFUL_SETS)
+        self._claims = parts.kinds.of(PERSISTENT_VOLUME_CLAIMS)
         self._sets.add_handler(self._on_set)
         self._pods.add_handler(self._on_pod)
 
@@ -71,8 +77,14 @@ class StatefulSetController(Controller[ObjectKey]):
             await self._sets.update_status(stateful_set, status)
         step = next_step(stateful_set, pods)
         for pod in step.delete:
+            for name, patch in given_up(stateful_set, pod):
+                with contextlib.suppress(NotFound):
+                    await self._claims.patch(name, patch)
             await self._pods.delete(pod, propagation=Propagation.BACKGROUND)
         for ordinal in step.create:
+            for claim in new_claims(stateful_set, ordinal):
+                with contextlib.suppress(AlreadyExists):
+                    await self._claims.create(claim)
             await self._pods.create(new_pod(stateful_set, ordinal))
         return None
 
@@ -147,7 +159,55 @@ def new_pod(stateful_set: Mapping[str, Any], ordinal: int) -> Obj:
     labels = {_NAME: name, INDEX: str(ordinal), REVISION: revision_of(stateful_set)}
     pod["metadata"] |= {"name": name, "labels": {**labels_of(pod), **labels}}
     pod["spec"] |= {"hostname": name, "subdomain": stateful_set["spec"].get("serviceName") or ""}
+    templates = [each["metadata"]["name"] for each in _claims(stateful_set)]
+    if templates:
+        claims = {each: f"{each}-{name}" for each in templates}
+        pod["spec"]["volumes"] = with_claims(pod["spec"], claims)
     return pod
+
+
+def new_claims(stateful_set: Mapping[str, Any], ordinal: int) -> Iterator[Obj]:
+    """The PersistentVolumeClaims of an ordinal, from the claim templates of a StatefulSet."""
+    meta, spec = stateful_set["metadata"], stateful_set["spec"]
+    for template in _claims(stateful_set):
+        claim: Obj = copy_json({"spec": template["spec"]})
+        given = template["metadata"]
+        labels = {**labels_of(template), **section(spec, "selector", "matchLabels")}
+        claim["metadata"] = {
+            "name": f"{given['name']}-{meta['name']}-{ordinal}",
+            "namespace": meta["namespace"],
+            "labels": labels,
+        }
+        if given.get("annotations"):
+            claim["metadata"]["annotations"] = dict(given["annotations"])
+        if _policy(stateful_set, "whenDeleted") == "Delete":
+            claim["metadata"]["ownerReferences"] = [_owned_by(stateful_set, STATEFUL_SETS)]
+        yield claim
+
+
+def given_up(stateful_set: Mapping[str, Any], pod: Obj) -> Iterator[tuple[ObjectKey, Obj]]:
+    """The claims that go with a surplus pod, each with the merge patch that lets it."""
+    meta = pod["metadata"]
+    ordinal = ordinal_of(pod, stateful_set["metadata"]["name"])
+    if _policy(stateful_set, "whenScaled") == "Delete" and ordinal not in _ordinals(stateful_set):
+        for template in _claims(stateful_set):
+            key = ObjectKey(meta["namespace"], f"{template['metadata']['name']}-{meta['name']}")
+            yield key, {"metadata": {"ownerReferences": [_owned_by(pod, PODS)]}}
+
+
+def _claims(stateful_set: Mapping[str, Any]) -> Sequence[Obj]:
+    return listed(stateful_set["spec"], "volumeClaimTemplates")
+
+
+def _policy(stateful_set: Mapping[str, Any], when: str) -> str:
+    policy = section(stateful_set["spec"], "persistentVolumeClaimRetentionPolicy")
+    return str(policy.get(when) or "Retain")
+
+
+def _owned_by(owner: Mapping[str, Any], resource: Resource) -> Obj:
+    meta = owner["metadata"]
+    ref = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return {**ref, "name": meta["name"], "uid": meta["uid"], "controller": True}
 
 
 def _ordinals(stateful_set: Mapping[str, Any]) -> range:

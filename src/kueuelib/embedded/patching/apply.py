@@ -205,9 +205,12 @@ def apply_steps(
     if not fields:
         del entries[mine.identity]
     raw = raw_entries(capped(entries).values())
-    if live is not None and not changed and raw == live["metadata"].get("managedFields"):
+    if live is not None and not changed and raw == live["metadata"].get("managedFields", []):
         return live
-    return {**after, "metadata": {**after.get("metadata", {}), "managedFields": raw}}
+    meta = {**after.get("metadata", {}), "managedFields": raw}
+    if not raw:
+        del meta["managedFields"]
+    return {**after, "metadata": meta}
 
 
 def _within(node: SchemaNode, config: Obj, write: FieldWrite) -> Obj:
