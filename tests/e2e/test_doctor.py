@@ -433,6 +433,19 @@ def with_too_much(ward: Ward) -> Iterator[None]:
 
 
 @contextmanager
+def with_missing_feature(ward: Ward) -> Iterator[None]:
+    local = {**typed("LocalQueue", "small"), "spec": {"clusterQueue": "small"}}
+    elastic = workload("elastic", "small")
+    elastic["metadata"]["annotations"] = {"kueue.x-k8s.io/elastic-job": "true"}
+    with (
+        ward.cluster_queue("small", **groups("on-demand", "1")),
+        ward.with_one(f"{KUEUE}/namespaces/default/localqueues", local),
+        ward.with_one(WORKLOADS, elastic),
+    ):
+        yield
+
+
+@contextmanager
 def with_failed_start(ward: Ward) -> Iterator[None]:
     with ward.with_one(WORKLOADS, workload("ended", "none")) as where:
         end = {"type": "Finished", "status": "True", "reason": "FailedToStart", "message": "no"}
@@ -611,6 +624,10 @@ CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
         with_too_much,
         {("never-fits", "Workload default/huge")},
     ),
+    "a Workload asks for what does not exist": (
+        with_missing_feature,
+        {("feature-missing", "Workload default/elastic")},
+    ),
     "a job could not start": (with_failed_start, {("never-ran", "Workload default/ended")}),
     "nobody admits what fits": (with_free_quota, {("fits-but-waits", "Workload default/lonely")}),
 }
@@ -657,7 +674,7 @@ def test_before_a_migration_other_things_matter(
     spec = {"controllerName": "kueue.x-k8s.io/multikueue"}
     far = {**typed("AdmissionCheck", "far"), "spec": spec}
     args = ["--before-migration", "--config", str(cluster.processes.folder / "config.yaml")]
-    assert "Nothing found in 7 of 7 checks." in doctor(cluster.kubeconfig, *args).stdout
+    assert "Nothing found in 8 of 8 checks." in doctor(cluster.kubeconfig, *args).stdout
     with ward.with_one(f"{KUEUE}/admissionchecks", far):
         done = doctor(cluster.kubeconfig, *args)
     assert done.returncode == 4, done.stderr

@@ -18,6 +18,7 @@ BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 QUEUE_CHECKS = {
     "assumption-orphaned",
     "check-pending",
+    "feature-missing",
     "finalizer-stuck",
     "fits-but-waits",
     "local-queue",

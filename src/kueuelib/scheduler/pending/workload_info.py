@@ -215,6 +215,22 @@ def needs_of(
     return Needs(tuple(pod_sets), invalid, _shape(workload, pod_sets), tuple(asked))
 
 
+def asked_by(workload: Workload, rules: ResourceRules = AS_REQUESTED) -> tuple[Asked, ...]:
+    """The requests of a Workload for features that are missing.
+
+    Args:
+        workload: the object.
+        rules: for counting resources.
+    """
+    of_pod_sets = (one for pod_set in workload.spec.pod_sets for one in _asked(pod_set, rules))
+    return (*_asked_by_metadata(workload), *of_pod_sets)
+
+
+def _asked_by_metadata(workload: Workload) -> Iterator[Asked]:
+    meta = workload.metadata
+    return asked_by_keys(_WORKLOAD, meta.labels, meta.annotations)
+
+
 def _asked(pod_set: PodSet, rules: ResourceRules) -> Iterator[Asked]:
     """The requests of a pod set for features that are missing."""
     meta, claims = pod_set.template.metadata, pod_set.template.spec.extra.get(CLAIMS)
@@ -236,8 +252,8 @@ def workload_info(
     """
     key = workload.key
     checks = workload.status.admission_checks
-    meta, invalid, shape = workload.metadata, needs.invalid, needs.shape
-    asked = (*asked_by_keys(_WORKLOAD, meta.labels, meta.annotations), *needs.asked)
+    invalid, shape = needs.invalid, needs.shape
+    asked = (*_asked_by_metadata(workload), *needs.asked)
     if asked:
         invalid, shape = FeaturesMissing(asked), f"{shape} {asked}"
     return WorkloadInfo(

@@ -25,6 +25,7 @@ SECRET = "kueue-webhook-server-cert"
 MUTATING = "MutatingWebhookConfiguration"
 WORKLOADS = "workloads.kueue.x-k8s.io"
 CRD = "CustomResourceDefinition"
+RACK, ELASTIC = "kueue.x-k8s.io/podset-required-topology", "kueue.x-k8s.io/elastic-job"
 
 
 def test_a_healthy_cluster_has_no_findings(patient: Any) -> None:
@@ -446,6 +447,24 @@ def want_other_nodes(patient: Any) -> None:
     patient.get("Workload", "waits")["spec"] = spec
 
 
+def annotate_template(workload: Obj, key: str) -> None:
+    spec = copy.deepcopy(workload["spec"])
+    template = spec["podSets"][0]["template"]
+    template.setdefault("metadata", {})["annotations"] = {key: "rack"}
+    workload["spec"] = spec
+
+
+def ask_for_a_topology(patient: Any) -> None:
+    annotate_template(patient.get("Workload", "waits"), RACK)
+
+
+def run_with_devices(patient: Any) -> None:
+    spec = copy.deepcopy(patient.get("Workload", "runs")["spec"])
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+    spec["podSets"][0]["template"]["spec"]["resourceClaims"] = claims
+    patient.get("Workload", "runs")["spec"] = spec
+
+
 def lose_the_job(patient: Any) -> None:
     del patient.get("Workload", "runs")["metadata"]["ownerReferences"]
 
@@ -548,6 +567,9 @@ CASES = [
     (name_no_class, "job-unqueued", ERROR, "Job ns/alone", "urgent does not exist"),
     (ask_for_too_much, "never-fits", ERROR, "Workload ns/waits", "6 requested, at most 4"),
     (want_other_nodes, "never-fits", ERROR, "Workload ns/waits", "f: node affinity differs"),
+    (ask_for_a_topology, "feature-missing", ERROR, "Workload ns/waits",
+     "it waits: this version has no topology-aware scheduling, requested by"),
+    (run_with_devices, "feature-missing", WARNING, "Workload ns/runs", "of resource claims (DRA)"),
     (fail_to_start, "never-ran", ERROR, "Workload ns/waits", "FailedToStart: no way"),
     (lose_the_job, "quota-unowned", HINT, "Workload ns/runs", "held quota for 10m"),
     (finish_the_other, "fits-but-waits", ERROR, "Workload ns/waits", "nothing stands in its way"),
@@ -605,6 +627,17 @@ def test_a_workload_without_owner_is_given_time_until_its_job_adopts_it(patient:
     lose_the_job(patient)
     runs["status"]["conditions"][0]["lastTransitionTime"] = format_time(NOW - 240)
     assert patient.found() == []
+
+
+def test_each_missing_feature_is_one_finding(patient: Any) -> None:
+    ask_for_a_topology(patient)
+    waits = patient.get("Workload", "waits")
+    patient.objects.append({**waits, "metadata": {**waits["metadata"], "name": "x", "uid": "x"}})
+    waits["metadata"] = {**waits["metadata"], "annotations": {ELASTIC: "true"}}
+    assert {name for name, _ in patient.found()} == {"feature-missing"}
+    elastic, topology = sorted(one.problem for _, one in patient.found())
+    assert elastic.endswith(f"requested by {ELASTIC} of the Workload")
+    assert topology.endswith(f"requested by {RACK} of pod set main; others that ask for it: 1")
 
 
 def test_what_never_ran_is_mended_in_its_job(patient: Any) -> None:

@@ -1,18 +1,21 @@
-"""Workloads that nothing prevents from starting, that can never start, or that ended before."""
+"""Workloads that could start, that can never start, or that ended before."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kueuelib.api import conditions
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.missing_features import sentence
 from kueuelib.api.names import FINISHED, REASON_FAILED_TO_START, REASON_OUT_OF_SYNC
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import look, no_manager
 from kueuelib.app.doctor.snapshot import FACTS, LABELS, Snapshot
 from kueuelib.scheduler.explain.own_changes import job_of
 from kueuelib.scheduler.explain.trial import Verdict
+from kueuelib.scheduler.object_reasons import FeaturesMissing
+from kueuelib.scheduler.pending.workload_info import asked_by, holds_quota, is_finished
 from kueuelib.scheduler.reasons import (
     EXCEEDS_MAX_QUOTA,
     NO_MATCHING_FLAVOR,
@@ -43,10 +46,39 @@ def never_fits(snapshot: Snapshot) -> Iterator[Finding]:
         reason = outcome.reason
         if outcome.verdict is not Verdict.WAITS or reason is None:
             continue
+        if isinstance(reason, FeaturesMissing):
+            continue  # feature-missing says so
         if condition_reason(reason) in _NEVER:
             problem = f"it cannot be admitted as it is: {shorten(render(reason))}"
             fix = f"kueuelib explain workload/{key.name} -n {key.namespace}"
             yield Finding(Severity.ERROR, _subject(key), problem, fix)
+
+
+@check("feature-missing", "Workload", before_migration=True)
+def missing(snapshot: Snapshot) -> Iterator[Finding]:
+    """Features that this version does not have, each with the Workloads that ask for it."""
+    world = snapshot.cluster.world
+    waiting: dict[str, list[tuple[ObjectKey, str]]] = {}
+    running: dict[str, list[tuple[ObjectKey, str]]] = {}
+    for key, workload in sorted(world.workloads.items()):
+        if is_finished(workload):
+            continue
+        found = running if holds_quota(workload) else waiting
+        asked = asked_by(workload, world.settings.resources)
+        for feature in dict.fromkeys(one.feature for one in asked):
+            text = sentence(one for one in asked if one.feature == feature)
+            found.setdefault(feature, []).append((key, text))
+    yield from _asking(Severity.ERROR, "it waits", waiting)
+    yield from _asking(Severity.WARNING, "it holds quota, without what it asks for", running)
+
+
+def _asking(
+    severity: Severity, state: str, found: Mapping[str, Sequence[tuple[ObjectKey, str]]]
+) -> Iterator[Finding]:
+    for (key, text), *others in found.values():
+        more = f"; others that ask for it: {len(others)}" if others else ""
+        fix = f"kueuelib explain workload/{key.name} -n {key.namespace}"
+        yield Finding(severity, _subject(key), f"{state}: {text}{more}", fix)
 
 
 @check("never-ran", "Workload")
