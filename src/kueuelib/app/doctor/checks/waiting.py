@@ -63,19 +63,19 @@ def missing(snapshot: Snapshot) -> Iterator[Finding]:
     for key, workload in sorted(world.workloads.items()):
         if is_finished(workload):
             continue
-        found = running if holds_quota(workload) else waiting
+        askers = running if holds_quota(workload) else waiting
         asked = asked_by(workload, world.settings.resources)
         for feature in dict.fromkeys(one.feature for one in asked):
             text = sentence(one for one in asked if one.feature == feature)
-            found.setdefault(feature, []).append((key, text))
+            askers.setdefault(feature, []).append((key, text))
     yield from _asking(Severity.ERROR, "it waits", waiting)
     yield from _asking(Severity.WARNING, "it holds quota, without what it asks for", running)
 
 
 def _asking(
-    severity: Severity, state: str, found: Mapping[str, Sequence[tuple[ObjectKey, str]]]
+    severity: Severity, state: str, askers: Mapping[str, Sequence[tuple[ObjectKey, str]]]
 ) -> Iterator[Finding]:
-    for (key, text), *others in found.values():
+    for (key, text), *others in askers.values():
         more = f"; others that ask for it: {len(others)}" if others else ""
         fix = f"kueuelib explain workload/{key.name} -n {key.namespace}"
         yield Finding(severity, _subject(key), f"{state}: {text}{more}", fix)
