@@ -30,7 +30,7 @@ from kueuelib.api.pods import PodSpec, PodStatus
 from kueuelib.api.schema import struct_schema
 from kueuelib.jobs.contract.integration import WebhookEntry
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.lookups.stores import ByName
+from kueuelib.jobs.lookups.stores import ByName, JobStores
 from kueuelib.jobs.pods.compose import waits_for_others
 from kueuelib.jobs.pods.facts import stands_for_group
 from kueuelib.jobs.pods.metrics import PodMetrics
@@ -138,7 +138,7 @@ def wire(parts: Parts) -> Wired:
     main = Controller(NAME, reconciler, workers, clock=parts.clock, telemetry=parts.telemetry)
     if stateful_sets is not None:
         main.watches(
-            stateful_sets, lambda it: [group_key(it.key.namespace, group_name(it.key.name))]
+            stateful_sets, lambda it: groups_of_parent(parts.stores, it, [group_name(it.key.name)])
         )
     if replicated is not None:
         main.watches(replicated, lambda delta: _replicas(parts, delta))
@@ -175,16 +175,27 @@ def _leader_worker_sets(parts: Parts) -> OptionalInformer | None:
 
 def _replicas(parts: Parts, delta: Delta[Obj]) -> Iterable[ObjectKey]:
     """The groups of a LeaderWorkerSet: the present ones, and those with a Workload."""
-    namespace, name = delta.key
-    groups = {
-        replica_group_name(name, index): None
+    replicas = (
+        replica_group_name(delta.key.name, index)
         for obj in (delta.old, delta.new)
         if obj is not None
         for index in groups_of(obj)
-    }
-    workloads = parts.stores.workloads_of(delta.last["metadata"]["uid"])
-    groups |= {each["metadata"]["name"]: None for each in workloads}
-    return [group_key(namespace, group) for group in groups]
+    )
+    return groups_of_parent(parts.stores, delta, replicas)
+
+
+def groups_of_parent(stores: JobStores, delta: Delta[Obj], named: Iterable[str]) -> list[ObjectKey]:
+    """The groups to look at after a change of their parent.
+
+    Args:
+        stores: the caches.
+        delta: the change.
+        named: the names that we give to its groups; others, for example of the Go manager, have
+            Workloads that it owns.
+    """
+    workloads = stores.workloads_of(delta.last["metadata"]["uid"])
+    groups = dict.fromkeys((*named, *(each["metadata"]["name"] for each in workloads)))
+    return [group_key(delta.key.namespace, group) for group in groups]
 
 
 def entries(settings: JobSettings) -> tuple[WebhookEntry, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -12,11 +13,14 @@ from kueuelib.api.names import is_label_value
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.commands import Create, Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.lookups.stores import JobStores
+from kueuelib.jobs.pods.integration import groups_of_parent
 from kueuelib.jobs.pods.parents import Parent, Parents, group_name, parent_of
 from kueuelib.jobs.pods.pod_plan import plan_until_pods_come
+from kueuelib.jobs.pods.reading import group_key
 from kueuelib.jobs.pods.statefulset import STATEFULSET, validate_stateful_set, with_group
 from kueuelib.jobs.webhooks.manifests import rbac_rules, webhook_entries
-from kueuelib.machinery.store import Store
+from kueuelib.machinery.store import Delta, DeltaKind, Store
 
 Obj = dict[str, Any]
 KUEUE = "kueue.x-k8s.io"
@@ -223,3 +227,11 @@ def test_the_parent_is_found_by_the_pods_or_by_the_workload(pods: Any) -> None:
     assert parent_of([first], found, "ns", Parents()) is None
     plain = pods.waiting("a", group="group", total=1)
     assert parent_of([plain], None, "ns", Parents(store)) is None
+
+
+def test_groups_that_the_go_manager_named_by_uid_follow_their_stateful_set() -> None:
+    owned = {"uid-s": ({"metadata": {"name": "statefulset-s-0f3a1"}},)}
+    stores = cast("JobStores", SimpleNamespace(workloads_of=owned.__getitem__))
+    change = Delta(DeltaKind.UPDATED, ObjectKey("ns", "s"), stateful_set(), stateful_set(0))
+    keys = groups_of_parent(stores, change, [group_name("s")])
+    assert keys == [group_key("ns", group_name("s")), group_key("ns", "statefulset-s-0f3a1")]
