@@ -23,14 +23,16 @@ from typing import Any
 import attrs
 
 from kueuelib.api import names
-from kueuelib.api.codec import encode
+from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, CHECK_REJECTED, CHECK_RETRY, PodSetUpdate
 from kueuelib.api.meta import Obj, format_time, parse_time
+from kueuelib.api.validation.workload import update_errors
 from kueuelib.checks.verdicts import Pending, Ready, Rejected, Retry, Verdict
 from kueuelib.workload import states
 
 DEFAULT_RETRY_MINUTES = 15
 MESSAGE_LIMIT = 32768
+OTHER_UPDATES = "What the check adds to the pods changes"
 
 
 @attrs.frozen
@@ -216,6 +218,9 @@ def decided(
 ) -> Obj | None:
     """The entry after a verdict; None if it stays as it is.
 
+    An entry cannot get other pod set updates while it stays Ready, so it is Pending in between: the
+    same verdict makes it Ready the next time.
+
     Raises:
         ValueError: the verdict changes pod sets that the workload does not have.
     """
@@ -228,11 +233,15 @@ def decided(
             if verdict.preemption_required:
                 new["reason"] = names.REASON_PREEMPTION_REQUIRED
         case Ready():
-            if old == CHECK_READY:
-                return None  # what it adds to the pods must not change
-            new = {"state": CHECK_READY, "message": verdict.message}
+            if old == CHECK_READY and states.is_admitted(wl):
+                return None  # what it adds to its pods is fixed
             updates = pod_set_updates(wl, verdict.updates)
-            if updates:
+            if old == CHECK_READY and updates == _known_updates(entry):
+                return None
+            new = {"state": CHECK_READY, "message": verdict.message}
+            if old == CHECK_READY:
+                new = {"state": CHECK_PENDING, "message": OTHER_UPDATES}
+            elif updates:
                 new["podSetUpdates"] = updates
         case Retry():
             new = {"state": CHECK_RETRY, "message": verdict.message}
@@ -274,7 +283,7 @@ def pod_set_updates(wl: Mapping[str, Any], updates: tuple[PodSetUpdate, ...]) ->
     """One raw update per pod set, as the API demands, or none at all.
 
     Raises:
-        ValueError: an update names no pod set of the workload, or one twice.
+        ValueError: an update names no pod set of the workload, or one twice, or the API refuses it.
     """
     if not updates:
         return []
@@ -283,7 +292,14 @@ def pod_set_updates(wl: Mapping[str, Any], updates: tuple[PodSetUpdate, ...]) ->
     if len(by_name) != len(updates) or not by_name.keys() <= {*pod_sets}:
         wanted = [update.name for update in updates]
         raise ValueError(f"updates are for the pod sets {wanted}, the workload has {pod_sets}")
-    return [encode(by_name.get(name) or PodSetUpdate(name)) for name in pod_sets]
+    raw = [encode(by_name.get(name) or PodSetUpdate(name)) for name in pod_sets]
+    for refused in update_errors("answer", {"podSetUpdates": raw}, pod_sets):
+        raise ValueError(str(refused))
+    return raw
+
+
+def _known_updates(entry: Mapping[str, Any]) -> list[Obj]:
+    return [encode(decode(PodSetUpdate, one)) for one in entry.get("podSetUpdates") or ()]
 
 
 def apply_body(wl: Mapping[str, Any], mine: frozenset[str], changed: Mapping[str, Obj]) -> Obj:

@@ -20,7 +20,7 @@ from kueuelib.checks.moves import Ask, Asked, Reservation, Reset, Rest, reservat
 from kueuelib.checks.parameters import UNSETTLED, ParameterSource, Problem, content
 from kueuelib.checks.release import is_promised
 from kueuelib.checks.turns import Turns
-from kueuelib.checks.verdicts import Pending, Retry, Verdict, readable
+from kueuelib.checks.verdicts import Pending, Ready, Retry, Verdict, readable
 from kueuelib.checks.writing import EntryWriter
 from kueuelib.errors import ApiError, Conflict, NotFound
 from kueuelib.machinery.event_series import EventType
@@ -345,12 +345,11 @@ class CheckReconciler:
         def change(newest: Obj, entry: Mapping[str, Any]) -> Obj | None:
             return None if kept else moves.decided(newest, entry, verdict, now)
 
-        written = await self._writer.write(
-            wl, name, change, lambda newest: reservation_of(newest) == reservation
-        )
+        written, state = await self._write(wl, name, reservation, change)
+        if isinstance(verdict, Ready) and state == CHECK_PENDING:  # it had other updates
+            written, state = await self._write(wl, name, reservation, change)
         if written is None:
             return None
-        state = (moves.entry_of(written, name) or {}).get("state", "")
         again = self._again(verdict, state, now)
         until = None
         if isinstance(verdict, Retry) and verdict.after is not None:
@@ -359,6 +358,23 @@ class CheckReconciler:
             reservation, parameters, state, again, failures, until
         )
         return again
+
+    async def _write(
+        self,
+        wl: Obj,
+        name: str,
+        reservation: Reservation,
+        change: Callable[[Obj, Mapping[str, Any]], Obj | None],
+    ) -> tuple[Obj | None, str]:
+        """Changes an entry; returns the newest Workload and the state of the entry.
+
+        Without a Workload, its reservation is gone.
+        """
+        written = await self._writer.write(
+            wl, name, change, lambda newest: reservation_of(newest) == reservation
+        )
+        entry = None if written is None else moves.entry_of(written, name)
+        return written, (entry or {}).get("state", "")
 
     def _again(self, verdict: Verdict, state: str, now: float) -> float | None:
         if isinstance(verdict, Pending) and verdict.again is not None:

@@ -116,7 +116,7 @@ class Ready:
     Attributes:
         message: a sentence for people.
         updates: what is added to the pods when they start. Pod sets that are not named get
-            nothing. While the check stays Ready they cannot change.
+            nothing. Another Ready can change them until the workload is admitted.
     """
 
     message: str = attrs.field(default="", converter=_message)

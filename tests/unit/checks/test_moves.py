@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kueuelib.api.kueue import PodSetUpdate
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.api.names import IN_USE_FINALIZER
 from kueuelib.checks.moves import (
@@ -13,11 +14,13 @@ from kueuelib.checks.moves import (
     Asked,
     Reset,
     Rest,
+    decided,
     held_reservation,
     holds,
     next_move,
     reservation_of,
 )
+from kueuelib.checks.verdicts import Ready
 
 NOW = 1_700_000_000.0
 
@@ -51,6 +54,49 @@ def move(wl: Obj, state: str, asked: Asked | None = None, now: float = NOW) -> A
 )
 def test_without_quota_a_check_is_not_asked(state: str, active: bool, wanted: Any) -> None:
     assert move(workload(reserved=None, active=active), state) == wanted
+
+
+def ready(**labels: str) -> Ready:
+    return Ready("", (PodSetUpdate("main", labels=labels),))
+
+
+def passed(**labels: str) -> tuple[Obj, Obj]:
+    """A Workload whose check has passed, and its entry."""
+    wl = workload()
+    wl["spec"]["podSets"] = [{"name": "main"}]
+    found = decided(wl, entry("Pending"), ready(**labels), NOW)
+    assert found is not None
+    return wl, found
+
+
+def test_other_updates_take_two_writes_because_the_api_refuses_them_while_it_is_ready() -> None:
+    wl, was = passed(a="b")
+    between = decided(wl, was, ready(a="c"), NOW)
+    assert between is not None
+    assert (between["state"], "podSetUpdates" in between) == ("Pending", False)
+    after = decided(wl, between, ready(a="c"), NOW)
+    assert after is not None
+    assert (after["state"], after["podSetUpdates"][0]["labels"]) == ("Ready", {"a": "c"})
+    assert decided(wl, after, ready(a="c"), NOW) is None
+
+
+def test_the_form_in_which_updates_are_stored_is_no_other_answer() -> None:
+    wl, was = passed(a="b")
+    was["podSetUpdates"] = [{"name": "main", "labels": {"a": "b"}, "nodeSelector": {}}]
+    assert decided(wl, was, ready(a="b"), NOW) is None
+
+
+def test_updates_of_an_admitted_workload_never_change() -> None:
+    wl, was = passed(a="b")
+    wl["status"]["conditions"].append({"type": "Admitted", "status": "True", "reason": "A"})
+    for verdict in (ready(a="c"), Ready(), ready(a="not / valid")):
+        assert decided(wl, was, verdict, NOW) is None
+
+
+def test_updates_that_the_api_refuses_do_not_take_back_what_passed() -> None:
+    wl, was = passed(a="b")
+    with pytest.raises(ValueError, match=r"podSetUpdates\[0\].labels: Invalid value"):
+        decided(wl, was, ready(a="not / valid"), NOW)
 
 
 def test_each_reservation_is_asked_about_once() -> None:

@@ -245,6 +245,47 @@ async def test_a_check_that_changes_its_mind_evicts_what_it_admitted(checks: Che
         assert "enough" in evicted["message"]
 
 
+async def test_before_the_admission_another_answer_has_its_updates_stored_and_not_afterwards(
+    checks: Checks,
+) -> None:
+    label, calls, held = ["first"], [0], [True]
+
+    @check(NAME, recheck=0.05, interval=600)
+    async def labels(workload: Workload, parameters: Obj | None) -> Verdict:
+        calls[0] += 1
+        return Ready("", (PodSetUpdate("main", labels={"a": label[0]}),))
+
+    @check("example.com/other", interval=0.05)
+    async def other(workload: Workload, parameters: Obj | None) -> Verdict:
+        return Pending() if held[0] else Ready()
+
+    async def stored(text: str) -> bool:
+        entry = await checks.entry("wl")
+        return entry["podSetUpdates"] == [{"name": "main", "labels": {"a": text}}]
+
+    async def asked_often() -> None:
+        before = calls[0]
+        await checks.until(lambda: calls[0] > before + 3)
+
+    async with checks.running(labels, other):
+        await checks.admission_check("check", NAME)
+        await checks.admission_check("other", "example.com/other")
+        await checks.queues("check", "other")
+        await checks.world.workload("wl")
+        await checks.until(lambda: stored("first"))
+        label[0] = "second"
+        await checks.until(lambda: stored("second"))
+        wl = await checks.get("wl")
+        await asked_often()
+        assert await checks.get("wl") == wl, "the same answer is not written again"
+        held[0] = False
+        await checks.world.is_("wl", "Admitted")
+        label[0] = "third"
+        await asked_often()
+        assert (await checks.entry("wl"))["state"] == "Ready"
+        assert await stored("second")
+
+
 async def test_doubts_after_admission_change_nothing(checks: Checks) -> None:
     scripted, calls = says(Ready(), Pending("hm"), recheck=0.05, interval=0.05)
     async with checks.running(scripted):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from kueuelib.api.kinds import KUEUE, V1BETA1
@@ -133,20 +133,33 @@ def _reclaimable_pods(status: Mapping[str, Any], counts: dict[str, int]) -> Iter
             yield invalid(f"{path}.count", count, f"should be less or equal to {counts[name]}")
 
 
-def _checks(status: Mapping[str, Any], counts: dict[str, int]) -> Iterator[FieldError]:
+def _checks(status: Mapping[str, Any], pod_sets: Collection[str]) -> Iterator[FieldError]:
     for path, check in each(status, "admissionChecks", "status"):
-        updates = check.get("podSetUpdates") or []
-        if updates and len(updates) != len(counts):
-            yield invalid(
-                f"{path}.podSetUpdates",
-                [one.get("name", "") for one in updates],
-                "must have the same number of podSetUpdates as podSets",
-            )
-        for place, update in each(check, "podSetUpdates", path):
-            name = update.get("name", "")
-            if name not in counts:
-                yield not_supported(f"{place}.name", name, counts)
-            yield from tolerations(f"{place}.tolerations", update.get("tolerations"))
-            yield from annotation_map(f"{place}.annotations", update.get("annotations"))
-            yield from labels(f"{place}.nodeSelector", update.get("nodeSelector"))
-            yield from labels(f"{place}.labels", update.get("labels"))
+        yield from update_errors(path, check, pod_sets)
+
+
+def update_errors(
+    path: str, check: Mapping[str, Any], pod_sets: Collection[str]
+) -> Iterator[FieldError]:
+    """Every broken rule of what a check adds to pods.
+
+    Args:
+        path: of the entry of the check.
+        check: the raw entry.
+        pod_sets: the names of the pod sets.
+    """
+    updates = check.get("podSetUpdates") or []
+    if updates and len(updates) != len(pod_sets):
+        yield invalid(
+            f"{path}.podSetUpdates",
+            [one.get("name", "") for one in updates],
+            "must have the same number of podSetUpdates as podSets",
+        )
+    for place, update in each(check, "podSetUpdates", path):
+        name = update.get("name", "")
+        if name not in pod_sets:
+            yield not_supported(f"{place}.name", name, pod_sets)
+        yield from tolerations(f"{place}.tolerations", update.get("tolerations"))
+        yield from annotation_map(f"{place}.annotations", update.get("annotations"))
+        yield from labels(f"{place}.nodeSelector", update.get("nodeSelector"))
+        yield from labels(f"{place}.labels", update.get("labels"))
