@@ -168,9 +168,9 @@ def next_step(wl: Obj, around: Surroundings, now: float) -> Step:
 
 
 def _lost_its_job(wl: Obj) -> bool:
-    """Whether its job was deleted without it: then the owner reference is gone."""
-    meta = wl["metadata"]
-    return bool(labels_of(wl).get(JOB_UID_LABEL)) and not meta.get("ownerReferences")
+    """Whether its job was deleted without it: then the reference to that owner is gone."""
+    job, owners = labels_of(wl).get(JOB_UID_LABEL), wl["metadata"].get("ownerReferences") or ()
+    return bool(job) and all(ref.get("uid") != job for ref in owners)
 
 
 def obstacle(queue_name: str, around: Surroundings) -> Reason | None:

@@ -464,6 +464,8 @@ def test_a_workload_whose_job_was_deleted_without_it_is_finished_and_let_go() ->
     assert next_step(finished, around, NOW).drop_finalizer
     del finished["metadata"]["finalizers"]
     assert next_step(finished, around, NOW) == NOTHING
+    wl["metadata"]["ownerReferences"] = [{"kind": "ConfigMap", "name": "app", "uid": "other"}]
+    assert next_step(wl, around, NOW).workload == finished | {"metadata": wl["metadata"]}
     wl["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j", "uid": "gone"}]
     owned = next_step(wl, around, NOW).workload
     assert owned is None or not states.is_finished(owned)

@@ -134,16 +134,11 @@ def waits_for_others(pod: Obj, present: int) -> bool:
 def _counted(members: Sequence[Member], wanted: int | None, before: Sequence[Obj]) -> Composition:
     first, total = members[0], wanted or total_count_of(members[0].pod)
     for each in () if wanted else members:
-        count = total_count_of(each.pod)
-        if count is None:
+        if total_count_of(each.pod) is None:
             text = f"The annotation {GROUP_TOTAL_COUNT} is missing or not a positive number"
             return Composition(problem=Problem(each.pod, text))
-        if count != total:
-            text = (
-                f"The group has {count} pods according to this pod, but {total} according to "
-                f"pod {first.name}"
-            )
-            return Composition(problem=Problem(each.pod, text))
+    if not wanted and (problem := _other_total(members)):
+        return Composition(problem=problem)
     assert total is not None
     missing = max(0, total - len(members))
     if missing and not is_fast(first.pod):
@@ -176,6 +171,20 @@ def _counted(members: Sequence[Member], wanted: int | None, before: Sequence[Obj
         for role in sorted({*present, *absent})
     )
     return Composition(pod_sets, {IS_GROUP_WORKLOAD: "true"}, kept, rejected)
+
+
+def _other_total(members: Sequence[Member]) -> Problem | None:
+    """The pod that names another number of pods than the first one that names any."""
+    totals = ((each, total_count_of(each.pod)) for each in members)
+    (first, total), *others = [pair for pair in totals if pair[1]] or [(members[0], None)]
+    for each, count in others:
+        if count != total:
+            text = (
+                f"The group has {count} pods according to this pod, but {total} according to "
+                f"pod {first.name}"
+            )
+            return Problem(each.pod, text)
+    return None
 
 
 def _absent(present: Mapping[str, int], missing: int, before: Sequence[Obj]) -> Mapping[str, int]:
@@ -215,6 +224,8 @@ def _declared(members: Sequence[Member]) -> Composition:
         problem = problem_of(each.pod)
         if problem:
             return Composition(problem=Problem(each.pod, problem))
+    if (disagrees := _other_total(members)) is not None:
+        return Composition(problem=disagrees)
     known = [(each, declared_by(each.pod)) for each in members]
     declaring = [(each, declared) for each, declared in known if declared is not None]
     if not declaring:

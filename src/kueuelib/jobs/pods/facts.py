@@ -8,7 +8,6 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.kinds import LEADER_WORKER_SETS, PODS, STATEFUL_SETS
 from kueuelib.api.meta import Obj, annotations_of, controller_of
 from kueuelib.api.names import IS_GROUP_WORKLOAD
 from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
@@ -19,9 +18,6 @@ from kueuelib.jobs.reconcile.priority import PriorityClasses
 
 ENFORCE = "Enforce"
 WARN = "Warn"
-_OWNERS = frozenset(
-    (kind.api_version, kind.kind) for kind in (PODS, STATEFUL_SETS, LEADER_WORKER_SETS)
-)
 
 
 @attrs.frozen
@@ -107,8 +103,6 @@ class GroupFacts:
 
 
 def stands_for_group(workload: Mapping[str, Any]) -> bool:
-    """Whether a raw Workload was made for a group of pods."""
+    """Whether a raw Workload was made for a group of pods; other owners do not matter."""
     marked = annotations_of(workload).get(IS_GROUP_WORKLOAD) == "true"
-    refs = workload["metadata"].get("ownerReferences") or ()
-    known = all((ref.get("apiVersion"), ref.get("kind")) in _OWNERS for ref in refs)
-    return marked and known and controller_of(workload) is None
+    return marked and controller_of(workload) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import ClassVar, Self
@@ -166,25 +166,29 @@ class PodGroup(
         if self.facts.serving:
             return None
         over = not self.roster.any(Stage.GATED, Stage.STARTED, Stage.LEAVING)
-        done = len([each for each in self.roster.kept if each.stage is Stage.SUCCEEDED])
         if self.workload is None:
             all_over = over and all(each.stage.is_over for each in self.roster.kept)
-            whole = done == len(self.roster.kept)
+            whole = all(each.stage is Stage.SUCCEEDED for each in self.roster.kept)
             return JobEnd(whole, "The group no longer has a workload") if all_over else None
-        if done >= self.roles.total:
+        if self._has_succeeded(self.roles.counts):
             return JobEnd(True, self._progress())
         if not over or not any(each.stage.is_over for each in self.roster.kept):
             return None
-        if self.roles.declared and all(
-            len(self.roster.of(role, Stage.SUCCEEDED)) >= self.roles.counts[role]
-            for role in self.roles.initial
-        ):
+        if self.roles.declared and self._has_succeeded(self.roles.initial):
             return JobEnd(True, self._progress())
         given_up = any(map(_gives_up, self.facts.counted))
         return JobEnd(False, self._progress()) if given_up else None
 
+    def _has_succeeded(self, roles: Iterable[str]) -> bool:
+        return all(
+            len(self.roster.of(role, Stage.SUCCEEDED)) >= self.roles.counts[role] for role in roles
+        )
+
     def _progress(self) -> str:
-        done = {role: len(self.roster.of(role, Stage.SUCCEEDED)) for role in self.roles.counts}
+        done = {
+            role: min(count, len(self.roster.of(role, Stage.SUCCEEDED)))
+            for role, count in self.roles.counts.items()
+        }
         text = f"Pods succeeded: {sum(done.values())}/{self.roles.total}."
         if not self.roles.declared:
             return text

@@ -40,7 +40,7 @@ class Stage(enum.Enum):
     LEAVING = "leaving"
     """It is being deleted and may still run."""
     DROPPED = "dropped"
-    """It is being deleted and never ran, so there is nothing to wait for."""
+    """Somebody has deleted it before it ran, so there is nothing to wait for."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
 
@@ -54,7 +54,7 @@ def stage_of(pod: Mapping[str, Any]) -> Stage:
     """The stage of a pod's life.
 
     A pod that was deleted without a grace period is over, whatever its phase: only finalizers keep
-    it visible.
+    it visible. So is one that we have stopped before it had a node: its group waits for another.
     """
     phase = phase_of(pod)
     if phase == SUCCEEDED:
@@ -64,7 +64,7 @@ def stage_of(pod: Mapping[str, Any]) -> Stage:
     if not is_deleted(pod):
         return Stage.GATED if is_gated(pod) else Stage.STARTED
     if (pod["spec"].get("schedulingGates")) or not pod["spec"].get("nodeName"):
-        return Stage.DROPPED
+        return Stage.FAILED if was_stopped(pod) else Stage.DROPPED
     return Stage.FAILED if pod["metadata"].get("deletionGracePeriodSeconds") == 0 else Stage.LEAVING
 
 

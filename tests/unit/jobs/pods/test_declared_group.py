@@ -356,3 +356,17 @@ def test_the_text_is_yaml_1_2():
     assert (found.name, found.count) == ("on", 10)
     assert [entry.count for entry in parse("[{name: a, count: 0x10}]").sets] == [16]
     assert parse('- {name: "y", count: 1, template: ~}').sets[0].template == {}
+
+
+def test_a_declared_group_whose_pods_disagree_about_their_number_has_no_workload(
+    pods, driver, worker
+):
+    several = [driver(total=3), worker("w0", total=3), worker("w1", total=7), worker("w2")]
+    commands = pods.plan(*several)
+    assert not of(Create, commands)
+    (told,) = [each for each in of(Emit, commands) if each.reason == "ErrWorkloadCompose"]
+    assert told.obj["metadata"]["name"] == "w1"
+    assert told.message == (
+        "The group has 7 pods according to this pod, but 3 according to pod driver"
+    )
+    assert of(Create, pods.plan(*several[:2], several[3]))
