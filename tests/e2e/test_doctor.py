@@ -23,11 +23,10 @@ from warm import Processes, kueuelib
 from kueuelib.api.crd import all_crds
 from kueuelib.api.meta import format_time
 from kueuelib.app.configuration import VisibilityServer, load_configuration
-from kueuelib.app.doctor.examining import Report, examine_twice
+from kueuelib.app.doctor.examining import Report, examine
 from kueuelib.app.doctor.finding import all_checks
 from kueuelib.app.doctor.reading import read
 from kueuelib.app.reloading import RESTART_NEEDED
-from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.connection import connect
 from kueuelib.testing.background import BackgroundServer
 from kueuelib.testing.processes import READY_SECONDS, LocalCluster
@@ -46,23 +45,13 @@ LEASE = "c1f6bfd2.kueue.x-k8s.io"
 SECRET = "/api/v1/namespaces/kueue-system/secrets/kueue-webhook-server-cert"
 ACTIVE = {"type": "Active", "status": "True", "reason": "Ready", "message": "by hand"}
 SINCE = {"lastTransitionTime": "2024-01-01T00:00:00Z"}
+LATER = 120.0
+"""Seconds after which nothing is too young to be reported."""
 Found = set[tuple[str, str]]
 
 
 def doctor(kubeconfig: Path, *args: str) -> subprocess.CompletedProcess[str]:
     return kueuelib("doctor", *args, "--kubeconfig", kubeconfig)
-
-
-class Later:
-    """A clock that is two minutes late, and that nobody waits for."""
-
-    def now(self) -> float:
-        return SYSTEM_CLOCK.now() + 120
-
-    monotonic = now
-
-    async def sleep(self, seconds: float) -> None:
-        del seconds
 
 
 class Ward:
@@ -77,10 +66,7 @@ class Ward:
     def report(self) -> Report:
         async def examined() -> Report:
             async with await connect(self._kubeconfig) as client:
-                clock = Later()
-                return await examine_twice(
-                    lambda: read(client, self.configuration, now=clock.now()), clock
-                )
+                return examine(await read(client, self.configuration, now=time.time() + LATER))
 
         return asyncio.run(examined())
 
@@ -166,7 +152,7 @@ def lease(namespace: str, holder: str) -> Obj:
     spec = {
         "holderIdentity": holder,
         "leaseDurationSeconds": 1_000_000,
-        "renewTime": f"{format_time(time.time())[:-1]}.000000Z",
+        "renewTime": micro_time(),
     }
     meta = {"name": LEASE, "namespace": namespace}
     return {
@@ -343,6 +329,19 @@ def deployment(name: str, image: str) -> Obj:
         "metadata": {"name": name},
         "spec": spec,
     }
+
+
+@contextmanager
+def with_lease(ward: Ward, body: Obj) -> Iterator[None]:
+    """A Lease with other values, renewed when they are written and when they are undone."""
+    with ward.changed(OWN_LEASE, body):
+        ward.rest.merge(OWN_LEASE, {"spec": {"renewTime": micro_time()}})
+        yield
+    ward.rest.merge(OWN_LEASE, {"spec": {"renewTime": micro_time()}})
+
+
+def micro_time() -> str:
+    return f"{format_time(time.time())[:-1]}.000000Z"
 
 
 def with_stranger(ward: Ward) -> Any:
@@ -529,11 +528,11 @@ CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
         {("permissions", "ServiceAccount kueue-system/kueue-controller-manager")},
     ),
     "nobody leads": (
-        lambda ward: ward.changed(OWN_LEASE, {"spec": {"holderIdentity": ""}}),
+        lambda ward: with_lease(ward, {"spec": {"holderIdentity": ""}}),
         {("leader", f"Lease kueue-system/{LEASE}")},
     ),
     "the leader uses old values": (
-        lambda ward: ward.changed(OWN_LEASE, OLD_VALUES),
+        lambda ward: with_lease(ward, OLD_VALUES),
         {("restart-needed", f"Lease kueue-system/{LEASE}")},
     ),
     "another one leads": (
@@ -643,8 +642,9 @@ def test_a_broken_cluster_has_exactly_that_finding(ward: Ward, before: Found, ca
 
 def test_every_check_is_seen_to_find_something(before: Found) -> None:
     seen = {name for _, expected in CASES.values() for name, _ in expected}
-    # See `test_doctor_alive.py`, `test_doctor_clock.py`.
+    # See `test_doctor_alive.py`, `test_doctor_clock.py`, `test_doctor_cures.py`.
     others = {"check-pending", "quota-unowned", "clock-skew"}
+    others |= {"configuration-invalid", "kind-disabled", "webhook-service"}
     assert seen | {name for name, _ in before} | others == {one.name for one in all_checks()}
 
 

@@ -15,7 +15,7 @@ import attrs
 import orjson
 
 from kueuelib.api.kinds import CONFIG_MAPS, LEASES
-from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of, key_of
 from kueuelib.app.configuration import Configuration, load_configuration, parse_configuration
 from kueuelib.app.deployment import CONFIG_FILE, CONFIG_MAP
 from kueuelib.app.lease_notes import DECISIVE, PUBLISHED
@@ -83,16 +83,34 @@ async def _mounted(client: Client) -> Running:
     answer = await _answered(client, CONFIG_MAPS, key)
     if isinstance(answer, ApiError):
         return Running(default, (_unknown(answer),))
-    text = ((answer or {}).get("data") or {}).get(CONFIG_FILE)
-    if text is None:
-        return Running(default)
-    name = f"ConfigMap {key.namespace}/{key.name}"
     try:
-        contents = documents(text, name)
-        configuration = _parsed(contents[0] if len(contents) == 1 else None, name)
+        configuration = None if answer is None else mounted_configuration(answer)
     except ConfigError as error:
         return Running(default, (_unknown(error),))
-    return Running(configuration, _assumed(configuration, name))
+    if configuration is None:
+        return Running(default)
+    return Running(configuration, _assumed(configuration, _name(key)))
+
+
+def mounted_configuration(stored: Obj) -> Configuration | None:
+    """The configuration in the ConfigMap of an installation; None if it holds none.
+
+    Args:
+        stored: the ConfigMap.
+
+    Raises:
+        ConfigError: it is not valid, or this version does not know it.
+    """
+    text = (stored.get("data") or {}).get(CONFIG_FILE)
+    if text is None:
+        return None
+    name = _name(key_of(stored))
+    contents = documents(text, name)
+    return _parsed(contents[0] if len(contents) == 1 else None, name)
+
+
+def _name(config_map: ObjectKey) -> str:
+    return f"ConfigMap {config_map}"
 
 
 async def _answered(client: Client, resource: Resource, key: ObjectKey) -> Obj | ApiError | None:

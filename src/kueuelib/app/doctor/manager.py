@@ -37,6 +37,8 @@ from kueuelib.controllers.visibility.manifests import api_service_names
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 
 LEADER, UNREACHABLE, MISSING_KIND = "leader", "webhook-unreachable", "crd-missing"
+INVALID, DISABLED = "configuration-invalid", "kind-disabled"
+MISDIRECTED = "webhook-service"
 """Checks whose findings explain others."""
 _TEXT: Final = "jsonpath='{{.data.{}}}'".format(CONFIG_FILE.replace(".", r"\."))
 """How `kubectl get` prints the configuration file in the ConfigMap."""
@@ -87,12 +89,13 @@ def outside(snapshot: Snapshot) -> str:
     return next(("/".join(url.split("/")[:3]) for url in urls), "")
 
 
-def install(snapshot: Snapshot, url: str = "") -> str:
+def install(snapshot: Snapshot, url: str = "", *, edited: bool = False) -> str:
     """The command that installs again what is there, in the same way.
 
     Args:
         snapshot: the cluster.
         url: another address of the manager.
+        edited: whether the configuration file is about to be changed.
     """
     url, namespace = url or outside(snapshot), snapshot.namespace
     deployment = None if url else snapshot.find(DEPLOYMENTS.kind, NAME, namespace)
@@ -100,7 +103,7 @@ def install(snapshot: Snapshot, url: str = "") -> str:
     words = [f"--webhook-url {url}"] if url else [*_pods(snapshot, deployment)]
     if namespace != MANAGER_NAMESPACE:
         words.append(f"--namespace {namespace}")
-    before, file = _file(snapshot, url)
+    before, file = _file(snapshot, url, edited=edited)
     if file:
         words.append(f"--config {file}")
     if release:
@@ -112,10 +115,7 @@ def install(snapshot: Snapshot, url: str = "") -> str:
 def _pods(snapshot: Snapshot, deployment: Obj | None) -> Iterator[str]:
     """The options for pods, and what surrounds them, that are not the defaults."""
     spec, plain = (deployment or {}).get("spec") or {}, Deployed()
-    pod = (spec.get("template") or {}).get("spec") or {}
-    for container in pod.get("containers") or ():
-        if (container.get("args") or [""])[0] != "manager":
-            continue  # of another manager, whose Deployment has the same name
+    for container in _managers(spec):
         if container["image"] != plain.image:
             yield f"--image {shlex.quote(container['image'])}"
         if spec.get("replicas", 1) not in (0, plain.replicas):
@@ -126,14 +126,31 @@ def _pods(snapshot: Snapshot, deployment: Obj | None) -> Iterator[str]:
         yield "--dashboards"
 
 
-def _file(snapshot: Snapshot, url: str) -> tuple[str, str]:
+def runs_manager(deployment: Obj) -> bool:
+    """Whether a Deployment runs this program's manager.
+
+    Args:
+        deployment: the stored one.
+    """
+    return any(_managers(deployment["spec"]))
+
+
+def _managers(spec: Obj) -> Iterator[Obj]:
+    """The containers of a Deployment that run this program's manager."""
+    pod = (spec.get("template") or {}).get("spec") or {}
+    for container in pod.get("containers") or ():
+        if (container.get("args") or [""])[0] == "manager":
+            yield container
+
+
+def _file(snapshot: Snapshot, url: str, *, edited: bool) -> tuple[str, str]:
     """How to name the manager's configuration file, after the command that prints it, if any; both
     are empty without a file.
     """
     if snapshot.file:
         return "", shlex.quote(snapshot.file)
     mounted = snapshot.find(CONFIG_MAPS.kind, CONFIG_MAP, snapshot.namespace) or {}
-    own = mounted and (mounted.get("data") or {}).get(CONFIG_FILE) != CONFIGURATION
+    own = mounted and (edited or (mounted.get("data") or {}).get(CONFIG_FILE) != CONFIGURATION)
     if own and not url:
         where = f"kubectl -n {snapshot.namespace} get configmap {CONFIG_MAP}"
         return f"{where} -o {_TEXT} | ", "/dev/stdin"
@@ -174,6 +191,22 @@ def look(snapshot: Snapshot) -> str:
     if address:
         return f"see the log of the manager on the machine that {address} names"
     return f"kubectl -n {snapshot.namespace} logs deployment/{NAME}"
+
+
+def reconfigure(snapshot: Snapshot, change: str, *, installs: bool = False) -> str:
+    """The command that changes the manager's configuration and restarts the manager.
+
+    Args:
+        snapshot: the cluster.
+        change: what to change, for people.
+        installs: whether permissions and webhooks change with it.
+    """
+    if outside(snapshot) or snapshot.find(CONFIG_MAPS.kind, CONFIG_MAP, snapshot.namespace) is None:
+        again = f"run {install(snapshot, edited=True)} and " if installs else ""
+        return f"{change} in the manager's configuration, then {again}restart the manager"
+    again = f"{install(snapshot, edited=True)} && " if installs else ""
+    edit = f"kubectl -n {snapshot.namespace} edit configmap {CONFIG_MAP}"
+    return f"{edit} && {again}{restart(snapshot)}  # {change}"
 
 
 def restart(snapshot: Snapshot) -> str:

@@ -86,6 +86,7 @@ async def read(
     ):
         keys = [ObjectKey(namespace, name) for name in names]
         lists = lists.completed(await _alone(client, kind, keys))
+    lists = lists.completed(await _alone(client, kinds.SERVICES, _services(lists)))
     lists = await _with_events(client, lists)
     unseen = {
         kind: _reason(error)
@@ -135,6 +136,21 @@ async def _alone(client: Client, resource: Resource, keys: Iterable[ObjectKey]) 
         except Forbidden as error:
             return Lists({}, {resource.kind: error})
     return Lists({resource.kind: objects}, {})
+
+
+def _services(lists: Lists) -> list[ObjectKey]:
+    """The Services to which webhooks lead."""
+    configs = [
+        one.get("clientConfig") or {}
+        for kind in (kinds.MUTATING_WEBHOOKS.kind, kinds.VALIDATING_WEBHOOKS.kind)
+        for configuration in lists.of(kind)
+        for one in configuration.get("webhooks") or ()
+    ]
+    for crd in lists.of(kinds.CRDS.kind):
+        conversion = crd["spec"].get("conversion") or {}
+        configs.append((conversion.get("webhook") or {}).get("clientConfig") or {})
+    services = [config["service"] for config in configs if config.get("service")]
+    return list(dict.fromkeys(ObjectKey(one["namespace"], one["name"]) for one in services))
 
 
 async def _with_events(client: Client, lists: Lists) -> Lists:

@@ -209,9 +209,9 @@ async def _answer(
             return attrs.evolve(reply, title=f"{title} of {reply.title}")
         pods = [one async for one in client.list_all(PODS, namespace)]
         wrong = group_problem(obj, pods)
-        if wrong:
+        if wrong is not None:
             fix = "submit the missing pods, or correct the annotations of the group"
-            return Answer(title, False, None, None, (Problem(title, wrong, fix),))
+            return Answer(title, False, None, None, (Problem(title, wrong.message, fix),))
     obj = {**obj, "kind": reference.resource.kind}
     alone = unmanaged(obj, title, jobs, cluster.world, submitted=True)
     if alone is not None:

@@ -27,9 +27,9 @@ def incomplete_groups(
             key = ObjectKey(pod["metadata"].get("namespace") or "", group_of(pod))
             groups.setdefault(key, []).append(pod)
     for key, members in sorted(groups.items()):
-        problem = "" if key in made else group_problem(members[0], pods_of(pods, key))
-        if problem:
-            yield _would_be(key, members), problem
+        problem = None if key in made else group_problem(members[0], pods_of(pods, key))
+        if problem is not None:
+            yield _would_be(key, members), problem.message
 
 
 def pods_of(pods: Sequence[Obj], group: ObjectKey) -> list[Obj]:

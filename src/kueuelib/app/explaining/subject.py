@@ -20,7 +20,7 @@ from kueuelib.errors import ConfigError, FieldError, InvalidObject, KueuelibErro
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.identifiers import identifier
-from kueuelib.jobs.pods.compose import compose
+from kueuelib.jobs.pods.compose import Problem, compose
 from kueuelib.jobs.pods.reading import group_of
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.reconcile.matching import by_age, owned_by
@@ -256,18 +256,15 @@ def _created(raw: Obj, meta: Mapping[str, Any]) -> kueue.Workload:
     return decode(kueue.Workload, {**raw, "metadata": {**raw["metadata"], **times}})
 
 
-def group_problem(pod: Obj, pods: Sequence[Obj]) -> str:
-    """Why the group of a pod has no Workload; empty when nothing is wrong with it.
+def group_problem(pod: Obj, pods: Sequence[Obj]) -> Problem | None:
+    """Why the group of a pod has no Workload; None when nothing is wrong with it.
 
     Args:
         pod: the pod that was asked about.
         pods: all pods of its namespace.
     """
     group = group_of(pod)
-    if not group:
-        return ""
-    problem = compose([one for one in pods if group_of(one) == group]).problem
-    return "" if problem is None else problem.message
+    return compose([one for one in pods if group_of(one) == group]).problem if group else None
 
 
 def key_in(obj: Obj, namespace: str) -> ObjectKey:

@@ -142,16 +142,8 @@ def _of_cluster_queue(world: World, queue: ClusterQueue) -> Iterator[Problem]:
         way = " -> ".join((*cycle, cycle[0]))
         text = f"the parents of its cohort {spec.cohort} form a cycle: {way}"
         yield Problem(where, text, "change spec.parentName of one of these Cohorts")
-    for name in spec.flavors:
-        if name not in world.flavors:
-            fix = "create it, or take it out of spec.resourceGroups"
-            yield Problem(f"ResourceFlavor {name}", f"is named by {where} and does not exist", fix)
-    for name in sorted({check.name for check in spec.checks}):
-        if name not in world.checks:
-            text = f"is named by {where} and does not exist"
-            yield Problem(f"AdmissionCheck {name}", text, "create it, or take it out of the queue")
-        else:
-            yield from _of_check(world, name)
+    yield from _absent(world, queue)
+    yield from inactive_checks(world, queue)
 
 
 def _of_check(world: World, name: str) -> Iterator[Problem]:
@@ -187,6 +179,26 @@ def absent_cohorts(world: World, key: ObjectKey, rows: Sequence[Row]) -> tuple[s
         for name in above
         if name not in world.cohorts
     )
+
+
+def absent_objects(world: World, queue: ClusterQueue) -> tuple[Problem, ...]:
+    """The ResourceFlavors and AdmissionChecks that a ClusterQueue names and that do not exist.
+
+    Args:
+        world: the facts.
+        queue: the ClusterQueue.
+    """
+    return tuple(_absent(world, queue))
+
+
+def _absent(world: World, queue: ClusterQueue) -> Iterator[Problem]:
+    spec, text = queue_spec(queue), f"is named by ClusterQueue {queue.name} and does not exist"
+    for name in spec.flavors:
+        if name not in world.flavors:
+            fix = "create it, or take it out of spec.resourceGroups"
+            yield Problem(f"ResourceFlavor {name}", text, fix)
+    for name in sorted({check.name for check in spec.checks} - world.checks.keys()):
+        yield Problem(f"AdmissionCheck {name}", text, "create it, or take it out of the queue")
 
 
 def inactive_checks(world: World, queue: ClusterQueue) -> tuple[Problem, ...]:

@@ -12,6 +12,7 @@ import pytest
 
 from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.app.configuration import Configuration, VisibilityServer
+from kueuelib.app.deployment import CONFIG_FILE, CONFIG_MAP, CONFIGURATION
 from kueuelib.app.doctor.finding import Severity, all_checks
 from kueuelib.app.doctor.snapshot import Call, Review
 from kueuelib.app.reloading import RESTART_NEEDED
@@ -81,6 +82,30 @@ def lose_an_entry(patient: Any) -> None:
     del patient.get(MUTATING)["webhooks"][0]
 
 
+def lose_the_service(patient: Any) -> None:
+    config = patient.get(MUTATING)["webhooks"][0]["clientConfig"]
+    config.pop("url", None)
+    config["service"] = {"name": "absent", "namespace": "kueue-system", "path": "/x"}
+
+
+def misconfigure(patient: Any) -> None:
+    text = CONFIGURATION + "metrics: {bindAdress: x}\n"
+    patient.add("ConfigMap", CONFIG_MAP, "kueue-system", data={CONFIG_FILE: text})
+
+
+def disable_jobs(patient: Any) -> None:
+    other = attrs.evolve(Configuration().integrations, frameworks=("pod",))
+    patient.configuration = attrs.evolve(Configuration(), integrations=other)
+    labels = {"labels": {"kueue.x-k8s.io/queue-name": "lq"}}
+    patient.add("Job", "runs", "ns", metadata=labels, spec={})
+
+
+def disable_a_job_that_waits(patient: Any) -> None:
+    disable_jobs(patient)
+    job = patient.get("Job")
+    job["spec"]["suspend"], job["metadata"]["creationTimestamp"] = True, format_time(NOW)
+
+
 def trust_nobody(patient: Any) -> None:
     for one in patient.get(MUTATING)["webhooks"]:
         del one["clientConfig"]["caBundle"]
@@ -146,8 +171,9 @@ def lose_the_lease(patient: Any) -> None:
     patient.calls = []
 
 
-def leave(patient: Any) -> None:
-    patient.get("Lease")["spec"]["holderIdentity"] = ""
+def leave(patient: Any, ago: float = 20) -> None:
+    spec = {"holderIdentity": "", "renewTime": format_time(patient.now - ago)}
+    patient.get("Lease")["spec"] |= spec
 
 
 def die(patient: Any) -> None:
@@ -409,6 +435,11 @@ def gate_for_a_group(patient: Any) -> None:
     _gated(patient, "one", labels=labels, annotations=notes)
 
 
+def gate_for_a_bad_group(patient: Any) -> None:
+    gate_for_a_group(patient)
+    patient.get("Pod")["metadata"]["annotations"] = {"kueue.x-k8s.io/pod-group-total-count": "x"}
+
+
 def gate_for_what_has_finished(patient: Any) -> None:
     _gated(patient, "late")
     done = {"type": "Finished", "status": "True", "reason": "x", "lastTransitionTime": LONG_AGO}
@@ -490,6 +521,12 @@ CASES = [
     (lose_a_field, "crd-fields", WARNING, f"{CRD} {WORKLOADS}",
      "v1beta2 drops spec.podSets[].minCount"),
     (lose_a_configuration, "webhook-missing", ERROR, f"{MUTATING} {OURS}", "does not exist"),
+    (lose_the_service, "webhook-service", ERROR, f"{MUTATING} {OURS}",
+     "leads to Service kueue-system/absent, which does not exist"),
+    (misconfigure, "configuration-invalid", ERROR, "ConfigMap kueue-system/kueue-manager-config",
+     "unknown key metrics.bindAdress; did you mean bindAddress?"),
+    (disable_jobs, "kind-disabled", WARNING, "Job ns/runs", "1 Job with a queue name"),
+    (disable_a_job_that_waits, "kind-disabled", ERROR, "Job ns/runs", "does not list batch/job"),
     (lose_an_entry, "webhook-missing", WARNING, f"{MUTATING} {OURS}", "it lacks m"),
     (trust_nobody, "webhook-authority", ERROR, f"{MUTATING} {OURS}", "caBundle is empty"),
     (trust_rubbish, "webhook-authority", ERROR, f"{MUTATING} {OURS}", "holds no certificate"),
@@ -526,7 +563,7 @@ CASES = [
     (leave_an_api_behind, "visibility-unavailable", WARNING, f"APIService {VISIBILITY}",
      "(FailedDiscoveryCheck: connection refused)"),
     (let_another_webhook_fail, "another-webhook", ERROR, f"{MUTATING} theirs", "does not answer"),
-    (register_another_webhook, "another-webhook", WARNING, f"{MUTATING} theirs", "theirs.dev"),
+    (register_another_webhook, "another-webhook", HINT, f"{MUTATING} theirs", "theirs.dev"),
     (lose_a_flavor, "queue-inactive", ERROR, QUEUE, "missing ResourceFlavor(s): absent"),
     (lose_a_controller, "queue-inactive", ERROR, QUEUE, "AdmissionCheck"),
     (wait_for_a_check, "check-pending", HINT, "AdmissionCheck budget", "controller example.com/b"),
@@ -561,7 +598,9 @@ CASES = [
     (count_too_many, "assumption-orphaned", WARNING, QUEUE, "2 Workloads, and 1 do"),
     (count_too_much, "assumption-orphaned", WARNING, QUEUE, "4 of cpu in flavor f, and 3 is held"),
     (gate_for_nobody, "pod-gated", ERROR, "Pod ns/alone", "no Workload represents it"),
-    (gate_for_a_group, "pod-gated", ERROR, "Pod ns/one", "its group g has no Workload"),
+    (gate_for_a_group, "pod-gated", HINT, "Pod ns/one",
+     "its group g has no Workload: The group has 1 of 2 pods"),
+    (gate_for_a_bad_group, "pod-gated", ERROR, "Pod ns/one", "its group g has no Workload"),
     (gate_for_what_has_finished, "pod-gated", ERROR, "Pod ns/late", "pod-late has finished"),
     (suspend_for_nobody, "job-unqueued", ERROR, "Job ns/alone", "names the queue lq"),
     (name_no_class, "job-unqueued", ERROR, "Job ns/alone", "urgent does not exist"),

@@ -130,12 +130,10 @@ def _users(snapshot: Snapshot, kind: str, name: str) -> Sequence[str]:
 
 
 def _release(kind: str, obj: Obj) -> str:
-    """The command that removes our finalizer; a running manager does so by itself."""
+    """The command that removes our finalizer."""
     meta = obj["metadata"]
     place = next(number for number, name in enumerate(meta["finalizers"]) if name in _OURS)
     where = f"-n {meta['namespace']} " if meta.get("namespace") else ""
     body = f'[{{"op":"remove","path":"/metadata/finalizers/{place}"}}]'
-    return (
-        "start a manager, which removes it; without one: kubectl patch "
-        f"{where}{kind.lower()} {meta['name']} --type=json -p '{body}'"
-    )
+    patch = f"kubectl patch {where}{kind.lower()} {meta['name']} --type=json -p '{body}'"
+    return f"{patch}  # a manager that manages it does the same"

@@ -18,7 +18,16 @@ from kueuelib.api.kinds import (
 from kueuelib.api.meta import Obj, annotations_of, parse_time
 from kueuelib.app.deployment import NAME, left_behind
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
-from kueuelib.app.doctor.manager import LEADER, MISSING_KIND, no_manager, outside, restart, start
+from kueuelib.app.doctor.manager import (
+    INVALID,
+    LEADER,
+    MISSING_KIND,
+    no_manager,
+    outside,
+    restart,
+    runs_manager,
+    start,
+)
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.earlier import go_image
 from kueuelib.app.reloading import RESTART_NEEDED
@@ -29,6 +38,8 @@ _OTHERWISE = "(name its configuration with --config if leaderElect is off, as in
 _WITHOUT = "leaderElection: {leaderElect: false}"
 RECENT: Final = 600.0
 """Seconds for which an Event counts."""
+TAKEOVER: Final = 15.0
+"""Seconds that a manager may take to restart."""
 SKEW: Final = 30.0
 """Seconds by which clocks may differ; a renewal may be under way for some of them."""
 _OURS = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
@@ -41,7 +52,7 @@ def leader(snapshot: Snapshot) -> Iterator[Finding]:
         return
     key = snapshot.configuration.lease
     subject = Subject(LEASES.kind, key.name, key.namespace)
-    fix, follows = start(snapshot), (MISSING_KIND,)
+    fix, follows = start(snapshot), (MISSING_KIND, INVALID)
     lease = snapshot.find(LEASES.kind, key.name, key.namespace)
     if lease is None and snapshot.calls and not any(call.error for call in snapshot.calls):
         problem = "it does not exist, but a manager answers: it runs without leader election"
@@ -54,6 +65,8 @@ def leader(snapshot: Snapshot) -> Iterator[Finding]:
         return
     spec = lease.get("spec") or {}
     holder = spec.get("holderIdentity")
+    if changes_hands(snapshot):
+        return
     if not holder:
         problem = f"no manager leads: the last one has left {_OTHERWISE}"
         yield Finding(Severity.ERROR, subject, problem, fix, follows)
@@ -61,6 +74,30 @@ def leader(snapshot: Snapshot) -> Iterator[Finding]:
         age = duration(_age(snapshot, lease))
         problem = f"no manager leads: {holder} renewed it {age} ago, for {_seconds(lease)} s"
         yield Finding(Severity.ERROR, subject, problem, fix, follows)
+
+
+def leads(snapshot: Snapshot) -> bool:
+    """Whether a manager leads, as far as its Lease tells.
+
+    Args:
+        snapshot: the cluster.
+    """
+    key = snapshot.configuration.lease
+    lease = snapshot.find(LEASES.kind, key.name, key.namespace)
+    return lease is not None and _is_fresh(snapshot, lease)
+
+
+def changes_hands(snapshot: Snapshot) -> bool:
+    """Whether the last leader has left so recently that the next one may be about to start.
+
+    Args:
+        snapshot: the cluster.
+    """
+    key, elects = snapshot.configuration.lease, snapshot.configuration.leader_election.leader_elect
+    lease = snapshot.find(LEASES.kind, key.name, key.namespace)
+    if lease is None or not elects or (lease.get("spec") or {}).get("holderIdentity"):
+        return False
+    return _age(snapshot, lease) <= TAKEOVER
 
 
 def _seconds(lease: Obj) -> int:
@@ -141,8 +178,22 @@ def another_leader(snapshot: Snapshot) -> Iterator[Finding]:
                 continue
             holder = lease["spec"]["holderIdentity"]
             problem = f"{holder} leads with it: a second manager decides about this cluster"
-            fix = f"kubectl -n {meta['namespace']} get deployments"
+            fix = _stop(snapshot, meta["namespace"], holder)
             yield Finding(Severity.ERROR, subject_of(LEASES.kind, lease), problem, fix)
+
+
+def _stop(snapshot: Snapshot, namespace: str, holder: str) -> str:
+    """The command that stops the manager of another namespace, as far as it can be seen."""
+    running = [
+        one["metadata"]["name"]
+        for one in snapshot.all(DEPLOYMENTS.kind)
+        if one["metadata"]["namespace"] == namespace
+        and one["spec"].get("replicas", 1)
+        and (go_image(one) or runs_manager(one))
+    ]
+    if not running:
+        return f"kubectl -n {namespace} get deployments,pods  # stop {holder}, or our own manager"
+    return f"kubectl -n {namespace} scale deployment {' '.join(running)} --replicas=0"
 
 
 @check("another-decides", EVENTS.kind)
@@ -204,19 +255,23 @@ def another_webhook(snapshot: Snapshot) -> Iterator[Finding]:
     for kind in (MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind):
         for configuration in snapshot.all(kind):
             name = configuration["metadata"]["name"]
+            entries = configuration.get("webhooks") or ()
             named = [
                 one["name"]
-                for one in configuration.get("webhooks") or ()
+                for one in entries
                 if one["name"] in dead
                 or any(KUEUE in (rule.get("apiGroups") or ()) for rule in one.get("rules") or ())
             ]
             if not named or name in _OURS:
                 continue
             fix = f"kubectl delete {kind.lower()} {name}  # if nobody needs it"
+            if len(named) < len(entries):
+                fix = f"kubectl edit {kind.lower()} {name}  # remove {', '.join(named)}, if nobody"
+                fix += " needs them; its other webhooks are for other kinds"
             errors = [dead[one] for one in named if one in dead]
             if errors:
                 problem = f"it does not answer, so our kinds cannot be written: {errors[0]}"
                 yield Finding(Severity.ERROR, Subject(kind, name), problem, fix)
             else:
                 problem = f"{', '.join(named)} is called for our kinds, too"
-                yield Finding(Severity.WARNING, Subject(kind, name), problem, fix)
+                yield Finding(Severity.HINT, Subject(kind, name), problem, fix)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 
 from kueuelib.api.ages import duration
-from kueuelib.api.kinds import WORKLOAD_PRIORITY_CLASSES
+from kueuelib.api.kinds import WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from kueuelib.api.meta import Obj, controller_of, labels_of
-from kueuelib.api.names import PRIORITY_CLASS_LABEL, QUEUE_LABEL
+from kueuelib.api.names import PREBUILT_LABEL, PRIORITY_CLASS_LABEL, QUEUE_LABEL
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
-from kueuelib.app.doctor.manager import no_manager
+from kueuelib.app.doctor.manager import DISABLED, no_manager
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.explaining.subject import group_problem
+from kueuelib.jobs.contract.identifiers import identifier, where_named
 from kueuelib.jobs.pods.reading import Stage, group_of, queue_of, stage_of
 from kueuelib.workload.states import is_finished
 
 PATIENCE = 60.0
 """Seconds after which a Workload should exist."""
+GROUP_PATIENCE = 300.0
+"""Seconds that pods of a group may wait for its other pods."""
 _UNMADE = "no Workload represents it: is a manager running with the integration pod?"
 
 
@@ -34,31 +38,37 @@ def gated(snapshot: Snapshot) -> Iterator[Finding]:
             if stage_of(pod) is Stage.GATED
             and snapshot.age(pod["metadata"].get("creationTimestamp")) >= PATIENCE
         ]
-        why = _why(snapshot, held[0], pods) if held else ""
-        if why:
-            meta = held[0]["metadata"]
-            age = duration(snapshot.age(meta["creationTimestamp"]))
-            fix = f"kueuelib explain pod/{meta['name']} -n {meta['namespace']}"
-            problem = f"it has been gated for {age}, and {why}"
-            follows = no_manager(snapshot) if why == _UNMADE else ()
-            yield Finding(Severity.ERROR, subject_of("Pod", held[0]), problem, fix, follows)
+        finding = _held(snapshot, held[0], pods) if held else None
+        if finding is not None:
+            yield finding
 
 
-def _why(snapshot: Snapshot, pod: Obj, group: Sequence[Obj]) -> str:
-    """Why nothing will remove the gate of a pod; empty if a Workload may."""
-    name = group_of(pod)
+def _held(snapshot: Snapshot, pod: Obj, group: Sequence[Obj]) -> Finding | None:
+    """Why nothing will remove the gate of a pod; None if a Workload may."""
+    name, meta = group_of(pod), pod["metadata"]
+    age = snapshot.age(meta["creationTimestamp"])
+    told = f"it has been gated for {duration(age)}, and"
+    subject, where = subject_of("Pod", pod), f"-n {meta['namespace']}"
+    fix = f"kueuelib explain pod/{meta['name']} {where}"
     if name:
-        workload = snapshot.find("Workload", name, pod["metadata"]["namespace"])
-        problem = group_problem(pod, group) if workload is None else ""
-        if problem:
-            return f"its group {name} has no Workload: {problem}"
+        workload = snapshot.find("Workload", name, meta["namespace"])
+        problem = group_problem(pod, group) if workload is None else None
+        if problem is not None:
+            text = f"{told} its group {name} has no Workload: {problem.message}"
+            if not problem.waits:
+                return Finding(Severity.ERROR, subject, text, fix)
+            fix = f"kubectl get pods {where}  # create the others of group {name}, or delete these"
+            finding = Finding(Severity.HINT, subject, text, fix)
+            return finding if age > GROUP_PATIENCE else None
     else:
         workload = snapshot.workload_of(pod)
     if workload is None:
-        return _UNMADE
+        return Finding(Severity.ERROR, subject, f"{told} {_UNMADE}", fix, no_manager(snapshot))
     if is_finished(workload):
-        return f"its Workload {workload['metadata']['name']} has finished"
-    return ""
+        text = f"{told} its Workload {workload['metadata']['name']} has finished"
+        fix = f"kubectl delete pod {meta['name']} {where}  # and submit it again"
+        return Finding(Severity.ERROR, subject, text, fix)
+    return None
 
 
 @check("job-unqueued", "Job", "Workload")
@@ -74,16 +84,34 @@ def unqueued(snapshot: Snapshot) -> Iterator[Finding]:
             f"it has been suspended for {duration(age)} and names the queue {queue_of(job)} "
             f"({QUEUE_LABEL}), and no Workload was made for it"
         )
-        subject, meta = subject_of("Job", job), job["metadata"]
-        wanted = labels_of(job).get(PRIORITY_CLASS_LABEL, "")
-        if wanted and _is_missing(snapshot, wanted):
-            text = f"{problem}: {WORKLOAD_PRIORITY_CLASSES.kind} {wanted} does not exist"
-            fix = f"create it, or remove the label {PRIORITY_CLASS_LABEL}"
-            yield Finding(Severity.ERROR, subject, text, fix)
+        why, fix = _absent(snapshot, job)
+        if why:
+            yield Finding(Severity.ERROR, subject_of("Job", job), f"{problem}: {why}", fix)
             continue
         problem += ": is a manager running?"
-        fix = f"kueuelib explain job/{meta['name']} -n {meta['namespace']}"
-        yield Finding(Severity.ERROR, subject, problem, fix, no_manager(snapshot))
+        fix = f"kueuelib explain job/{job['metadata']['name']} -n {job['metadata']['namespace']}"
+        follows = (*no_manager(snapshot), DISABLED)
+        yield Finding(Severity.ERROR, subject_of("Job", job), problem, fix, follows)
+
+
+def _absent(snapshot: Snapshot, job: Obj) -> tuple[str, str]:
+    """The object that a Job names and that does not exist, and the fix; both empty if none is."""
+    name, where = job["metadata"]["name"], f"-n {job['metadata']['namespace']}"
+    wanted = labels_of(job).get(PRIORITY_CLASS_LABEL, "")
+    if wanted and _is_missing(snapshot, wanted):
+        one = f"{WORKLOAD_PRIORITY_CLASSES.kind} {wanted}"
+        fix = f"kubectl get workloadpriorityclasses  # create {wanted}, or give Job {name} another"
+        meant = get_close_matches(wanted, sorted(snapshot.cluster.classes.workload), n=1)
+        if meant:
+            label = f"{PRIORITY_CLASS_LABEL}={meant[0]}"
+            fix = f"kubectl label {where} job {name} --overwrite {label}  # or create {wanted}"
+        return f"{one} does not exist", fix
+    prebuilt = identifier(job, PREBUILT_LABEL)
+    if not prebuilt:
+        return "", ""
+    key = where_named(job, PREBUILT_LABEL)
+    fix = f"kubectl get {where} workloads  # create {prebuilt}, or submit Job {name} without it"
+    return f"{WORKLOADS.kind} {prebuilt}, which its {key} names, does not exist", fix
 
 
 def _is_missing(snapshot: Snapshot, priority_class: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 
 from kueuelib.api import kueue
 from kueuelib.api.meta import find_condition
@@ -20,6 +21,7 @@ from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, COHORTS, LABELS, Snap
 from kueuelib.checks.provisioning.check import CONTROLLER_NAME
 from kueuelib.scheduler.explain.obstacles import (
     Problem,
+    absent_objects,
     inactive_checks,
     missing_labels,
     wrong_queue_name,
@@ -48,7 +50,10 @@ def inactive(snapshot: Snapshot) -> Iterator[Finding]:
         fix = f"kubectl edit clusterqueue {name}"
         silent = inactive_checks(snapshot.world, snapshot.world.cluster_queues[name])
         follows: tuple[str, ...] = ()
-        if activity.reason == REASON_CHECK_INACTIVE and silent:
+        absent = absent_objects(snapshot.world, snapshot.world.cluster_queues[name])
+        if absent:
+            fix += f"  # {'; '.join(f'{one.subject}: {one.fix}' for one in absent)}"
+        elif activity.reason == REASON_CHECK_INACTIVE and silent:
             fix = "; ".join(one.fix for one in silent)
             if {one.subject for one in silent} <= ours:
                 follows = no_manager(snapshot)
@@ -95,7 +100,7 @@ def local_queues(snapshot: Snapshot) -> Iterator[Finding]:
             problem = (
                 f"ClusterQueue {local_queue.spec.cluster_queue} does not exist; there are: {known}"
             )
-            fix = f"kubectl delete {where}  # and create it with another clusterQueue"
+            fix = _without_cluster_queue(snapshot, local_queue, where)
             yield Finding(Severity.ERROR, subject, problem, fix)
             continue
         selector = queue_spec(queue).selector
@@ -108,9 +113,24 @@ def local_queues(snapshot: Snapshot) -> Iterator[Finding]:
             wanted = missing_labels(selector, labels) or ()
             texts = " ".join(f"{name}={value}" for name, value in wanted)
             fix = f"kubectl label namespace {key.namespace} {texts}"
-            if not wanted:
-                fix = f"kubectl edit clusterqueue {queue.name}"
+            if not wanted or any(name in labels for name, _ in wanted):
+                fix = f"kubectl edit clusterqueue {queue.name}  # let spec.namespaceSelector match"
+                fix += f" the namespace, or change its labels ({texts})" if wanted else " it"
             yield Finding(Severity.ERROR, subject, problem, fix)
+
+
+def _without_cluster_queue(snapshot: Snapshot, queue: kueue.LocalQueue, where: str) -> str:
+    """What to do about a LocalQueue whose ClusterQueue does not exist."""
+    world, wrong = snapshot.world, queue.spec.cluster_queue
+    create = f"create ClusterQueue {wrong}"
+    meant = get_close_matches(wrong, sorted(world.cluster_queues), n=1)
+    if meant:
+        change = f"sed 's|clusterQueue: {wrong}$|clusterQueue: {meant[0]}|'"
+        replace = "kubectl replace --force -f -"
+        return f"kubectl get {where} -o yaml | {change} | {replace}  # or {create}"
+    if any(world.local_queue_of(one) is queue for one in world.workloads.values()):
+        return f"kubectl get {where} -o yaml  # {create}: Workloads wait in this LocalQueue"
+    return f"kubectl delete {where}  # or {create}"
 
 
 @check("queue-name", "LocalQueue", "Workload")

@@ -8,16 +8,19 @@ import ssl
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS
-from kueuelib.api.meta import format_time
+from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, SECRETS, SERVICES, VALIDATING_WEBHOOKS
+from kueuelib.api.meta import Obj, ObjectKey, format_time
+from kueuelib.app.doctor.checks.managers import changes_hands, leads
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import (
     CONFIGURATIONS,
     LEADER,
+    MISDIRECTED,
     MISSING_KIND,
     UNREACHABLE,
     client_configs,
     install,
+    look,
     outside,
     start,
 )
@@ -60,7 +63,18 @@ def missing(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(Severity.WARNING, subject, problem, install(snapshot))
 
 
-@check(AUTHORITY, MUTATING, VALIDATING, CRDS.kind)
+@check(MISDIRECTED, MUTATING, VALIDATING, CRDS.kind, SERVICES.kind)
+def misdirected(snapshot: Snapshot) -> Iterator[Finding]:
+    """Webhooks that lead to a Service that does not exist."""
+    for subject, config in client_configs(snapshot):
+        service = config.get("service")
+        if service and _is_absent(snapshot, service):
+            key = ObjectKey(service["namespace"], service["name"])
+            problem = f"it leads to Service {key}, which does not exist"
+            yield Finding(Severity.ERROR, subject, problem, install(snapshot), (MISSING_KIND,))
+
+
+@check(AUTHORITY, MUTATING, VALIDATING, CRDS.kind, momentary=True)
 def authority(snapshot: Snapshot) -> Iterator[Finding]:
     """Authorities in our webhooks' configurations that are wrong or cannot be read."""
     secret = _certificates(snapshot)
@@ -71,7 +85,7 @@ def authority(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(severity, subject, problem, _fix(snapshot), (LEADER,))
 
 
-@check(CERTIFICATE, SECRETS.kind, MUTATING)
+@check(CERTIFICATE, SECRETS.kind, MUTATING, momentary=True)
 def certificate(snapshot: Snapshot) -> Iterator[Finding]:
     """The certificate of the webhook server: its chain, its end and its names."""
     if not snapshot.configuration.internal_cert_management.enable:
@@ -90,12 +104,15 @@ def certificate(snapshot: Snapshot) -> Iterator[Finding]:
     judgement = judge(certificates)
     problem, severity = _of_server(snapshot, judgement)
     if problem:
-        yield Finding(severity, subject, problem, _fix(snapshot), (LEADER,))
+        follows = (LEADER, MISDIRECTED)
+        yield Finding(severity, subject, problem, _fix(snapshot), follows)
 
 
-@check(UNREACHABLE, CALLS)
+@check(UNREACHABLE, CALLS, momentary=True)
 def unreachable(snapshot: Snapshot) -> Iterator[Finding]:
     """Webhooks of ours that the API server cannot reach."""
+    if changes_hands(snapshot):
+        return
     theirs = {
         webhook["name"]
         for kind in (MUTATING, VALIDATING)
@@ -108,13 +125,19 @@ def unreachable(snapshot: Snapshot) -> Iterator[Finding]:
             problem = f"the API server does not reach the {call.what} webhook: {call.error}"
             service = snapshot.configuration.internal_cert_management.webhook_service_name
             subject = Subject("Service", service, snapshot.namespace)
-            follows = (LEADER, CERTIFICATE, AUTHORITY)
+            follows = (LEADER, MISDIRECTED, CERTIFICATE, AUTHORITY)
             yield Finding(Severity.ERROR, subject, problem, _serve(snapshot), follows)
+
+
+def _is_absent(snapshot: Snapshot, service: Obj) -> bool:
+    """Whether a Service to which a webhook leads does not exist, as far as they were read."""
+    there = snapshot.find(SERVICES.kind, service["name"], service["namespace"])
+    return there is None and not snapshot.why_unseen(SERVICES.kind)
 
 
 def _fix(snapshot: Snapshot) -> str:
     """A manager makes certificates, and writes their authority wherever it is trusted."""
-    return f"a running manager repairs it, usually within seconds; if none runs: {start(snapshot)}"
+    return look(snapshot) if leads(snapshot) else start(snapshot)
 
 
 def _serve(snapshot: Snapshot) -> str:
@@ -176,7 +199,7 @@ def _names(snapshot: Snapshot) -> Names:
     names = Names()
     for _, config in client_configs(snapshot):
         service = config.get("service")
-        if service:
+        if service and not _is_absent(snapshot, service):
             name = service_names(service["name"], service["namespace"])
             names |= Names({host for host in name.hosts if host.endswith(".svc")})
         elif config.get("url"):

@@ -1,0 +1,257 @@
+"""A cluster whose manager runs in pods, as far as its API shows: what `kueuelib doctor` says of it,
+the commands that it prints, and every object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+import yaml
+from rest import Obj, Rest
+from warm import Processes
+
+from kueuelib.api.meta import format_micro_time, key_of
+from kueuelib.app.doctor.examining import Report, examine_twice
+from kueuelib.app.doctor.finding import Finding
+from kueuelib.app.doctor.reading import read
+from kueuelib.app.running_configuration import running_configuration
+from kueuelib.runtime.clock import SYSTEM_CLOCK
+from kueuelib.runtime.connection import connect
+from kueuelib.testing.processes import READY_SECONDS, LocalCluster, free_port
+
+LATER = 400.0
+"""Seconds after which everything that is given time has had it."""
+LEASE_SECONDS = 600
+SYSTEM = "kueue-system"
+NAME = "kueue-controller-manager"
+DEPLOYMENT = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/{NAME}"
+CONFIG_MAP = f"/api/v1/namespaces/{SYSTEM}/configmaps/kueue-manager-config"
+KEY = "controller_manager_config.yaml"
+CONFIG = f"""\
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+visibilityServer: {{}}
+leaderElection: {{leaderElect: true, leaseDuration: {LEASE_SECONDS}s, retryPeriod: 1s}}
+integrations: {{frameworks: [batch/job, pod]}}
+"""
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases"
+OTHERS = "/apis/apps/v1/namespaces/other/deployments"
+SKEWED = """\
+import sys, time
+now = time.time
+time.time = lambda: now() + {skew}
+from kueuelib.cli import main
+sys.argv[0] = "kueuelib"
+main()
+"""
+_UNSTEADY = ("Event", "Lease", "SelfSubjectReview", "ComponentStatus", "EndpointSlice", "Endpoints")
+"""Kinds whose objects come and go by themselves."""
+_OF_SERVER = ("managedFields", "resourceVersion", "generation", "creationTimestamp")
+
+
+class Later:
+    """A clock that is late, so that nothing is too young to be reported."""
+
+    def now(self) -> float:
+        return SYSTEM_CLOCK.now() + LATER
+
+    def monotonic(self) -> float:
+        return SYSTEM_CLOCK.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await SYSTEM_CLOCK.sleep(seconds / 5)  # whoever asks does so until the answer is right
+
+
+@attrs.frozen
+class Installed:
+    """A server, and a manager that runs while its Deployment says so.
+
+    Attributes:
+        processes: `apiserver` and `manager`.
+        cluster: where they are.
+        rest: a client.
+        addresses: where the manager listens, as keys of its configuration.
+    """
+
+    processes: Processes
+    cluster: LocalCluster
+    rest: Rest
+    _addresses: Obj
+    _started: list[Obj] = attrs.field(factory=list)
+
+    # ---- what doctor says
+
+    def report(self, *, later: bool = True) -> Report:
+        async def examined() -> Report:
+            async with await connect(self.cluster.kubeconfig) as client:
+                running = await running_configuration(client, None)
+                clock = Later() if later else SYSTEM_CLOCK
+                return await examine_twice(
+                    lambda: read(client, running.configuration, now=clock.now()), clock
+                )
+
+        return asyncio.run(examined())
+
+    def found(self, *, later: bool = True) -> dict[tuple[str, str], Finding]:
+        findings = self.report(later=later).findings
+        return {(name, str(one.subject)): one for name, one in findings}
+
+    # ---- what is stored
+
+    def objects(self) -> dict[str, Obj]:
+        """Every object without its status, by kind, namespace and name."""
+        found = {}
+        for path, kind in self._collections():
+            for obj in self.rest.items(path):
+                meta = {key: one for key, one in obj["metadata"].items() if key not in _OF_SERVER}
+                found[f"{kind} {key_of(obj)}"] = {**obj, "metadata": meta, "status": None}
+        return found
+
+    def _collections(self) -> Iterator[tuple[str, str]]:
+        groups = self.rest.get("/apis")["groups"]
+        roots = ["/api/v1", *(f"/apis/{one['preferredVersion']['groupVersion']}" for one in groups)]
+        for root in roots:
+            if "visibility" in root:
+                continue
+            for one in self.rest.get(root)["resources"]:
+                if "list" in one["verbs"] and one["kind"] not in _UNSTEADY:
+                    yield f"{root}/{one['name']}", one["kind"]
+
+    # ---- what is done
+
+    def run(self, command: str, editor: str = "true") -> str:
+        """Runs a command as somebody types it into a shell; what it printed.
+
+        Args:
+            command: as printed.
+            editor: what `kubectl edit` starts.
+        """
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        env = {
+            **os.environ,
+            "PATH": path,
+            "KUBECONFIG": str(self.cluster.kubeconfig),
+            "KUBE_EDITOR": editor,
+        }
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command],
+            env=env,
+            cwd=self.processes.folder,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        self.follow()
+        return done.stdout
+
+    def follow(self) -> None:
+        """Does what the controller of Deployments would do to the managers."""
+        deployment = self.rest.get(DEPLOYMENT)
+        wanted = [deployment["spec"]["template"]] if deployment["spec"]["replicas"] else []
+        if wanted != self._started:
+            if self._started:
+                self.processes.stop("manager")
+            self._started[:] = []
+            if wanted:
+                self.start()
+        for other in self.rest.items(OTHERS):
+            self._lead_elsewhere(bool(other["spec"]["replicas"]))
+
+    def _lead_elsewhere(self, leads: bool) -> None:
+        """Does to the Lease what the manager in namespace `other` would do."""
+        spec = {
+            "holderIdentity": "theirs" if leads else "",
+            "leaseDurationSeconds": 2 * LEASE_SECONDS,
+            "renewTime": format_micro_time(time.time()),
+        }
+        path = "/apis/coordination.k8s.io/v1/namespaces/other/leases"
+        name = self.rest.items(LEASES)[0]["metadata"]["name"]
+        body = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        self.rest.apply(f"{path}/{name}", body, "theirs")
+
+    def mount(self) -> None:
+        """Writes the file in the ConfigMap to where the manager reads it."""
+        content = yaml.safe_load(self.rest.get(CONFIG_MAP)["data"][KEY])
+        self._file.write_text(yaml.safe_dump({**content, **self._addresses}))
+
+    @property
+    def _file(self) -> Path:
+        return self.processes.folder / "manager.yaml"
+
+    def start(self, skew: float = 0.0) -> None:
+        """Starts the manager with the file in the ConfigMap.
+
+        Args:
+            skew: the seconds by which its clock is ahead.
+        """
+        self.mount()
+        args = ["--kubeconfig", str(self.cluster.kubeconfig), "--config", str(self._file)]
+        if skew:
+            code = SKEWED.format(skew=skew)
+            self.processes.start_program("manager", "-c", code, "manager", *args)
+        else:
+            self.processes.start("manager", "manager", *args)
+        self.cluster.wait_for_manager()
+        self._started[:] = [self.rest.get(DEPLOYMENT)["spec"]["template"]]
+
+    def restart(self, skew: float = 0.0) -> None:
+        """Starts the manager again."""
+        self.processes.stop("manager")
+        self.start(skew)
+
+    def crash(self) -> None:
+        """Starts the manager again with a file that it rejects."""
+        self.processes.stop("manager")
+        args = ["--kubeconfig", str(self.cluster.kubeconfig), "--config", str(self._file)]
+        self.processes.start("manager", "manager", *args)
+        assert self.processes.wait("manager", READY_SECONDS)
+
+
+@contextmanager
+def installed(folder: Path) -> Iterator[Installed]:
+    """The server obeys roles, resolves our Services, and simulates two nodes."""
+    visibility = free_port()
+    with Processes(folder) as processes:
+        cluster = LocalCluster(processes)
+        ports = {"visibility-server": visibility, "kueue-webhook-service": cluster.webhook_port}
+        services = [
+            part
+            for name, port in ports.items()
+            for part in ("--service", f"{SYSTEM}/{name}=127.0.0.1:{port}")
+        ]
+        args = ["--port", "0", "--kubeconfig", str(cluster.kubeconfig), "--simulate"]
+        processes.start("apiserver", "apiserver", *args, "--authorization", "rbac", *services)
+        processes.wait_for_file(cluster.kubeconfig, "apiserver", READY_SECONDS)
+        file = folder / "install.yaml"
+        file.write_text(CONFIG)
+        local = {"host": "127.0.0.1", "port": cluster.webhook_port}
+        addresses = {
+            "health": {"healthProbeBindAddress": f"127.0.0.1:{cluster.health_port}"},
+            "metrics": {"bindAddress": "0"},
+            "webhook": local,
+            "visibilityServer": {"bindAddress": "127.0.0.1", "bindPort": visibility},
+        }
+        with Rest(cluster.kubeconfig) as rest:
+            one = Installed(processes, cluster, rest, addresses)
+            processes.finish(
+                "install",
+                *("install", "--kubeconfig", str(cluster.kubeconfig), "--config", str(file)),
+                seconds=READY_SECONDS,
+            )
+            one.start()
+            yield one

@@ -1,0 +1,94 @@
+"""Faults are planted in a cluster with a manager: `kueuelib doctor` finds each of them, and its
+command, run as printed, cures it and changes nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+
+import pytest
+from faults import FAULTS, JOBS, LOCAL, Fault, job, typed
+from installed import Installed, installed
+from rest import KUEUE, Obj, eventually
+
+from kueuelib.cli.doctor.command import WORDS
+
+PATIENCE = 60.0
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    """Quota for everything that nodes have, a queue, and a Job that runs."""
+    with installed(tmp_path_factory.mktemp("doctor")) as cluster:
+        rest = cluster.rest
+        resources = {"cpu": "100k", "memory": "1Pi"}
+        quota = [{"name": name, "nominalQuota": one} for name, one in resources.items()]
+        flavors = ("on-demand", "spot")
+        for name in flavors:
+            spec = {"nodeLabels": {"kueuelib.dev/pool": name}}
+            rest.create(f"{KUEUE}/resourceflavors", typed("ResourceFlavor", name, spec=spec))
+        group = {
+            "coveredResources": list(resources),
+            "flavors": [{"name": name, "resources": quota} for name in flavors],
+        }
+        spec = {"namespaceSelector": {}, "resourceGroups": [group]}
+        rest.create(f"{KUEUE}/clusterqueues", typed("ClusterQueue", "main", spec=spec))
+        rest.create("/api/v1/namespaces", {"metadata": {"name": "team"}})
+        local = typed("LocalQueue", "main", spec={"clusterQueue": "main"})
+        rest.create(LOCAL, local)
+        rest.create(JOBS, job("steady"))
+        eventually(lambda: not rest.get(f"{JOBS}/steady")["spec"]["suspend"])
+        eventually(lambda: not cluster.found(), PATIENCE)
+        yield cluster
+
+
+def severities(cluster: Installed) -> dict[str, str]:
+    return {f"{name}: {what}": WORDS[one.severity] for (name, what), one in cluster.found().items()}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda one: one.name)
+def test_it_is_found_and_its_command_cures_it_and_nothing_else(
+    healthy: Installed, fault: Fault
+) -> None:
+    cluster = healthy
+    before = cluster.objects()
+    fault.plant(cluster)
+    try:
+        said(cluster, fault.found)
+        root = next(iter(fault.found))
+        finding = next(one for key, one in cluster.found().items() if ": ".join(key) == root)
+        assert finding.fix == fault.command
+        assert fault.decision in f"{finding.problem} {finding.fix}"
+        planted = cluster.objects()
+        if fault.runs:
+            cluster.run(finding.fix, fault.editor)
+        fault.decide(cluster)
+        said(cluster, {key: fault.found[key] for key in fault.leaves})
+        assert_changed(planted, cluster.objects(), fault.changes)
+    finally:
+        fault.clean(cluster)
+
+    def same() -> bool:
+        assert set(cluster.objects()) == set(before)
+        return not cluster.found()
+
+    eventually(same, PATIENCE)
+
+
+def said(cluster: Installed, expected: Mapping[str, str]) -> None:
+    """Waits until exactly that is found."""
+
+    def so() -> bool:
+        assert severities(cluster) == expected
+        return True
+
+    eventually(so, PATIENCE)
+
+
+def assert_changed(before: Obj, after: Obj, patterns: Iterable[str]) -> None:
+    """Checks that objects of all of these patterns, and no others, are other ones than before."""
+    changed = {key for key in {*before, *after} if before.get(key) != after.get(key)}
+    matches = {one: {key for key in changed if fnmatchcase(key, one)} for one in patterns}
+    assert changed == set().union(*matches.values())
+    assert all(matches.values()), matches
