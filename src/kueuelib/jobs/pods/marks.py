@@ -63,15 +63,21 @@ def marked_as_ours(pod: Obj) -> Obj:
     The name of the shape is always computed, because quota depends on it. If a declaration or a
     LeaderWorkerSet defines the roles, shapes have no names.
     """
-    pod = _in_replica(pod)
-    meta = dict(pod["metadata"])
-    meta["labels"] = {**labels_of(pod), MANAGED: "true"}
-    if not has_finalizer(pod):
-        meta = with_finalizer({"metadata": meta})["metadata"]
+    made = with_finalizer(labelled(_in_replica(pod)))
+    return with_shape(made) if _has_shape(made) else made
+
+
+def completed(pod: Obj) -> Obj:
+    """A pod with our label and the other marks, if it lacks some; the name of its shape stays."""
+    made = with_finalizer(pod)
+    lacks_shape = _has_shape(made) and ROLE_HASH not in annotations_of(made)
+    return with_shape(made) if lacks_shape else made
+
+
+def _has_shape(pod: Obj) -> bool:
+    """Whether the shape of a pod is its role."""
     named = role_label_of(pod) or is_of_leader_worker_set(pod)
-    if group_of(pod) and declaration_of(pod) is None and not named:
-        return with_shape({**pod, "metadata": meta})
-    return {**pod, "metadata": meta}
+    return bool(group_of(pod)) and declaration_of(pod) is None and not named
 
 
 def with_shape(pod: Obj) -> Obj:
@@ -98,7 +104,9 @@ def labelled(pod: Obj) -> Obj:
 
 
 def with_finalizer(pod: Obj) -> Obj:
-    """The pod with our finalizer."""
+    """The pod with our finalizer; the same object if it has it."""
+    if has_finalizer(pod):
+        return pod
     meta = dict(pod["metadata"])
     meta["finalizers"] = [*(meta.get("finalizers") or ()), POD_FINALIZER]
     return {**pod, "metadata": meta}

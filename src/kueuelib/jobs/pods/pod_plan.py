@@ -280,14 +280,11 @@ def _rejections(group: PodGroup, rejected: Iterable[Rejected]) -> Commands:
 
 
 def _repaired(pods: Iterable[Obj]) -> Commands:
-    """Adds the finalizer that a waiting pod has lost or never got."""
+    """Adds the marks that a waiting pod has lost or never got."""
     commands: list[Command] = []
     for pod in pods:
-        if not has_finalizer(pod) and is_gated(pod) and not is_deleted(pod):
-            commands += [
-                Change(PODS, pod, marks.with_finalizer(pod)),
-                Count(MISSED, (PODS.kind, REPAIRED)),
-            ]
+        if is_gated(pod) and not is_deleted(pod) and (made := marks.completed(pod)) is not pod:
+            commands += [Change(PODS, pod, made), Count(MISSED, (PODS.kind, REPAIRED))]
     return tuple(commands)
 
 

@@ -758,6 +758,25 @@ def test_a_waiting_pod_gets_its_finalizer_back(pods, pair, admitted):
     assert Count("missed", ("Pod", "repaired")) in commands
 
 
+def test_a_waiting_pod_has_the_name_of_its_shape_before_it_starts(pods, pair):
+    for pod in pair:
+        del pod["metadata"]["annotations"][f"{KUEUE}/role-hash"]
+    commands = pods.plan(*pair)
+    named = [c.new for c in of(Change, commands) if c.resource == PODS]
+    assert len(named) == 2
+    workload = pods.admitted(pods.composed(*named))
+    begun = [c.new for c in of(Change, pods.plan(*named, workload=workload)) if c.resource == PODS]
+    assert all("pool" in pod["spec"]["nodeSelector"] for pod in begun)
+    assert not deleted(pods.plan(*begun, workload=workload))
+
+
+def test_a_lost_finalizer_does_not_cost_the_name_of_the_shape(pods, pair):
+    pair[0]["metadata"]["finalizers"] = []
+    pair[0]["metadata"]["annotations"][f"{KUEUE}/role-hash"] = "cafe"
+    (change,) = [c for c in of(Change, pods.plan(*pair)) if c.resource == PODS]
+    assert change.new["metadata"]["annotations"][f"{KUEUE}/role-hash"] == "cafe"
+
+
 @pytest.mark.parametrize("has_waited", [True, False])
 @pytest.mark.parametrize("cpus", ["1111", "1188", "8181"])
 def test_a_group_that_becomes_a_larger_one_waits_until_it_is_complete(pods, pair, has_waited, cpus):
