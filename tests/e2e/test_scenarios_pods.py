@@ -88,6 +88,13 @@ def test_pods_and_namespaces_that_are_not_selected_are_left_alone(
     assert not is_ours(Place(shared[1], labels=LEFT_OUT).pod())
 
 
+def test_a_pod_that_is_not_selected_runs_whatever_its_labels_say(place: Place) -> None:
+    marks = {**LEFT_OUT, MANAGED: "true"}
+    pods = [place.pod("one", labels=marks), place.pod("two", labels=marks, group="g")]
+    place.eventually(lambda: all(phase(place.get(pod)) == "Running" for pod in pods))
+    place.quiet(lambda: {*map(uid_of, place.rest.items(place.pods))} == {*map(uid_of, pods)})
+
+
 def test_a_pod_of_a_queued_job_is_left_alone(place: Place) -> None:
     job = place.job()
     pod = place.pod(owner=job)
@@ -97,9 +104,15 @@ def test_a_pod_of_a_queued_job_is_left_alone(place: Place) -> None:
     place.quiet(lambda: not place.workloads_of(pod) + place.workloads_of(marked))
 
 
-def test_a_pod_of_a_queued_job_runs_whatever_its_labels_say(place: Place) -> None:
+@pytest.mark.parametrize(
+    ("labels", "notes"),
+    [({MANAGED: "true", GROUP: "g"}, {TOTAL: "1"}), ({GROUP: "g"}, {}), ({}, {TOTAL: "1"})],
+)
+def test_a_pod_of_a_queued_job_runs_whatever_its_labels_say(
+    place: Place, labels: dict[str, str], notes: dict[str, str]
+) -> None:
     place.queue(1)
-    marks = {"labels": {MANAGED: "true", GROUP: "g"}, "annotations": {TOTAL: "1", RUN: "600"}}
+    marks = {"labels": labels, "annotations": {**notes, RUN: "600"}}
     job = place.job(template={"metadata": marks, "spec": pod_spec("1")})
     place.eventually(lambda: place.get(job)["status"]["ready"])
     (pod,) = place.rest.items(place.pods)

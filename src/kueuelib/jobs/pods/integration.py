@@ -44,7 +44,7 @@ from kueuelib.jobs.pods.parents import (
     replica_group_name,
 )
 from kueuelib.jobs.pods.pod_requests import PodRequests, pod_requests_of
-from kueuelib.jobs.pods.reading import group_key, work_key
+from kueuelib.jobs.pods.reading import group_key, is_gated, work_key
 from kueuelib.jobs.pods.reconciler import BY_GROUP, PodReconciler, group_index
 from kueuelib.jobs.pods.rules import validate_pod
 from kueuelib.jobs.pods.single import PodJob
@@ -104,9 +104,12 @@ def wire(parts: Parts) -> Wired:
         return pod_requests_of(ranges, ByName(runtime_classes.store))
 
     def keys_of_pod(delta: Delta[Obj]) -> Iterable[ObjectKey]:
-        if delta.kind is DeltaKind.ADDED and not delta.initial and is_early(delta.last):
-            main.queue.add_later([work_key(delta.last)], GATHERING)
-            return ()
+        if delta.kind is DeltaKind.ADDED and not delta.initial:
+            if is_gated(delta.last):
+                metrics.gated(delta.key.namespace)
+            if is_early(delta.last):
+                main.queue.add_later([work_key(delta.last)], GATHERING)
+                return ()
         return {work_key(pod): None for pod in (delta.old, delta.new) if pod is not None}
 
     def is_early(pod: Obj) -> bool:
@@ -156,7 +159,7 @@ def wire(parts: Parts) -> Wired:
         main.watches(informer, lambda _: ())
         finder.watches(informer, lambda _: ())
     informers = () if replicated is None else (replicated,)
-    return Wired((main, finder), PodWebhook(parts, metrics), informers)
+    return Wired((main, finder), PodWebhook(parts), informers)
 
 
 def _stateful_sets(parts: Parts) -> Informer | None:

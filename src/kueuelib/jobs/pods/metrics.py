@@ -21,7 +21,9 @@ class PodMetrics(JobMetrics):
         telemetry = telemetry or Telemetry()
         super().__init__(telemetry)
         self._gated = telemetry.counter(
-            "kueue_pods_gated_total", "Pods that got our scheduling gate.", ("namespace",)
+            "kueue_pods_gated_total",
+            "Pods that were created with our gate.",
+            ("namespace",),
         )
         self._ungated = telemetry.counter(
             "kueue_pods_ungated_total", "Pods whose gate was taken away.", ("cluster_queue",)
@@ -38,7 +40,7 @@ class PodMetrics(JobMetrics):
         )
 
     def gated(self, namespace: str) -> None:
-        """A pod got our gate."""
+        """A pod with our gate was created."""
         self._gated.labels(namespace).inc()
 
     def count(self, what: str, labels: Sequence[str], seconds: float | None = None) -> None:

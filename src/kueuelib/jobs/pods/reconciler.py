@@ -8,7 +8,8 @@ import attrs
 
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, ObjectKey, controller_of
-from kueuelib.jobs.lookups.stores import ByName
+from kueuelib.jobs.contract.commands import Wait
+from kueuelib.jobs.lookups.stores import ByName, owner_uids
 from kueuelib.jobs.pods.facts import GroupFacts, stands_for_group
 from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.parents import NO_PARENTS, Parents, parent_of
@@ -23,10 +24,10 @@ from kueuelib.jobs.pods.pod_requests import PodRequests
 from kueuelib.jobs.pods.reading import by_age as pods_by_age
 from kueuelib.jobs.pods.reading import group_of, group_of_key, has_finalizer, work_key
 from kueuelib.jobs.pods.single import PodJob
-from kueuelib.jobs.pods.webhook import is_child
+from kueuelib.jobs.pods.webhook import left_alone_because
 from kueuelib.jobs.reconcile.executor import Executor
 from kueuelib.jobs.reconcile.matching import by_age, owned_by
-from kueuelib.jobs.reconcile.plan import plan
+from kueuelib.jobs.reconcile.plan import NAMESPACE_RETRY, plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.jobs.reconcile.situation import Situation
@@ -110,6 +111,10 @@ class PodReconciler:
 
     def plan(self, key: ObjectKey) -> Commands:
         """The plan for a pod or a group."""
+        for pod, namespace in self._with_owners(key):
+            known = self._parts.stores.namespace_labels(namespace) is not None
+            if not known and not has_finalizer(pod):
+                return (Wait("its namespace is not known yet", NAMESPACE_RETRY),)
         group = group_of_key(key)
         return self._plan_pod(key) if group is None else self._plan_group(key, group)
 
@@ -127,9 +132,10 @@ class PodReconciler:
         uid = pod["metadata"]["uid"]
         workloads = by_age(w for w in stores.workloads_of(uid) if not stands_for_group(w))
         again = self._again(key, uid, present=bool(workloads))
+        ours = workloads or self._is_ours(pod, key.namespace)
         situation = attrs.evolve(
             self._situation(key.namespace, again),
-            job=PodJob(pod, workloads[0] if workloads else None),
+            job=PodJob(pod, workloads[0] if workloads else None) if ours else None,
             workloads=workloads,
             orphans=by_age(workload for workload in named if not owned_by(workload, uid)),
             ancestor=self._parts.owners.ancestor_of(pod, key.namespace),
@@ -149,18 +155,15 @@ class PodReconciler:
         return self._vanished.look(key, uid, self._parts.clock.monotonic(), present=present)
 
     def facts(self, group: ObjectKey) -> GroupFacts:
-        """The facts about one group, from the caches.
-
-        The webhook adds no finalizer to the pods of a queued job, so those do not belong to it,
-        whatever their labels say.
-        """
+        """The facts about one group, from the caches."""
         settings = self._parts.settings
+        workload = self._parts.stores.workload(group)
+        owners = () if workload is None else owner_uids(workload)
         pods = tuple(
             pod
             for pod in self._pods.by_index(BY_GROUP, group)
-            if has_finalizer(pod) or not is_child(self._parts, pod, group.namespace)
+            if pod["metadata"]["uid"] in owners or self._is_ours(pod, group.namespace)
         )
-        workload = self._parts.stores.workload(group)
         return GroupFacts(
             group.namespace,
             group.name,
@@ -173,6 +176,12 @@ class PodReconciler:
             settings.taken_over,
             parent_of(pods, workload, group.namespace, self._parents),
         )
+
+    def _is_ours(self, pod: Obj, namespace: str) -> bool:
+        """Whether a pod is queued. The webhook adds our finalizer to such pods only, so one that
+        has it stays ours, even if its owner or the configuration has changed.
+        """
+        return has_finalizer(pod) or not left_alone_because(self._parts, pod, namespace)
 
     def _situation(self, namespace: str, again: Again | None = None) -> Situation:
         parts = self._parts

@@ -17,7 +17,7 @@ from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, READY, webhook_path
 from kueuelib.jobs.webhooks.rules import with_default_class
 from kueuelib.jobs.webhooks.serving import admit_knowing_owners, warnings_about
-from kueuelib.runtime.webhook.admission import AdmissionRequest
+from kueuelib.runtime.webhook.admission import AdmissionRequest, mutating
 from kueuelib.runtime.webhook.conditions import new_or_changed
 from kueuelib.runtime.webhook.reviews import shape_with
 from kueuelib.runtime.webhook.server import WebhookServer
@@ -59,7 +59,8 @@ class TemplateWebhook:
         """Serve both paths."""
         shapes = self._parts.integration.shapes
         owners = self._parts.owners
-        admit_knowing_owners(server, self.mutate_path, owners, self.mutate, shapes, self.warn)
+        mutate = mutating(self.mutate, with_request=True, pure=True, warn=self.warn)
+        admit_knowing_owners(server, self.mutate_path, owners, mutate, shapes)
         server.validate(self.validate_path, self.judge, shapes)
 
     def judge(self, new: Obj | None, old: Obj | None, _: AdmissionRequest) -> Sequence[FieldError]:

@@ -28,10 +28,9 @@ from kueuelib.jobs.lookups.stores import JobStores
 from kueuelib.jobs.webhooks.manifests import webhook_path
 from kueuelib.jobs.webhooks.rules import default_job, validate_job
 from kueuelib.runtime.webhook.admission import (
+    AdmissionHandler,
     AdmissionRequest,
-    RequestMutator,
     ValidationResult,
-    Warner,
     mutating,
 )
 from kueuelib.runtime.webhook.reviews import Shapes
@@ -71,7 +70,8 @@ class JobWebhook:
     def register(self, server: WebhookServer) -> None:
         """Serve both paths."""
         shapes = self._integration.shapes
-        admit_knowing_owners(server, self.mutate_path, self._owners, self.mutate, shapes, self.warn)
+        mutate = mutating(self.mutate, with_request=True, pure=True, warn=self.warn)
+        admit_knowing_owners(server, self.mutate_path, self._owners, mutate, shapes)
         server.validate(self.validate_path, self.judge, shapes)
 
     def mutate(self, obj: Obj, request: AdmissionRequest) -> Obj:
@@ -146,14 +146,12 @@ def admit_knowing_owners(
     server: WebhookServer,
     path: str,
     owners: Owners,
-    mutate: RequestMutator,
+    answer: AdmissionHandler,
     shapes: Shapes,
-    warn: Warner | None = None,
 ) -> None:
-    """Serve the changes of `mutate`, and warnings about them, once an object's owners are known."""
-    answer = mutating(mutate, with_request=True, pure=True, warn=warn)
+    """Serve the answers of a handler, which is asked once the owners of an object are known."""
 
-    @functools.wraps(mutate)
+    @functools.wraps(answer)
     async def handle(request: AdmissionRequest) -> Obj:
         if request.object is not None:
             await owners.learn(request.object, request.namespace)

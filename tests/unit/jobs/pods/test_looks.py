@@ -11,7 +11,7 @@ from kueuelib.api.kinds import NAMESPACES, PODS, WORKLOADS
 from kueuelib.api.meta import ObjectKey, key_of
 from kueuelib.api.patch import merge_patch
 from kueuelib.jobs.catalog.builtin import builtin_registry
-from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.contract.settings import JobSettings, PodSettings
 from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.stores import (
     OWNER_NAME,
@@ -27,9 +27,16 @@ from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.machinery.store import Change, Store
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.controller import OBSERVER
+from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.workload import states
 
 GROUP = group_key("ns", "group")
+NAMESPACE = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "ns", "uid": "uid-ns", "resourceVersion": "1", "labels": {"team": "x"}},
+}
+ALL_PODS = PodSettings()
 
 
 class Clock:
@@ -94,7 +101,13 @@ POD_INFORMER: dict[str, Any] = {"label_selector": MANAGED_PODS, "transform": tri
 class Looks:
     """The controller of pods, its cache, and the keys that it looked at."""
 
-    def __init__(self, now: float, frameworks: tuple[str, ...] = ("pod",)) -> None:
+    def __init__(
+        self,
+        now: float,
+        frameworks: tuple[str, ...] = ("pod",),
+        options: PodSettings = ALL_PODS,
+        telemetry: Telemetry | None = None,
+    ) -> None:
         self.server = Server()
         self.known = self.server.known = Known(self.server)  # type: ignore[arg-type]
         enabled = builtin_registry().enabled(frameworks)
@@ -104,8 +117,10 @@ class Looks:
         workloads.add_index(OWNER_UID, owner_uids)
         workloads.add_index(OWNER_NAME, owner_names)
         jobs = {integration.name: self.pods.store}
-        stores = JobStores(jobs, workloads.store, Store(), Store(), Store())
-        settings = JobSettings(frameworks=("pod",))
+        self.namespaces = self.known.informer(NAMESPACES)
+        spaces = self.namespaces.store
+        stores = JobStores(jobs, workloads.store, Store(), Store(), Store(), spaces)
+        settings = JobSettings(frameworks=("pod",), pods=options)
         self.clock = Clock(now)
         parts = Parts(
             integration,
@@ -118,13 +133,15 @@ class Looks:
             stores,
             Owners([integration], stores, settings, None),
             workloads,
-            self.known.informer(NAMESPACES),
+            self.namespaces,
             (),
             self.clock,  # type: ignore[arg-type]
+            telemetry,
         )
         self.controller = wire(parts).controllers[0]
         self.controller.listen()
         self.looked: list[tuple[ObjectKey, str]] = []
+        self.come(NAMESPACE)
 
     def come(self, *objects: Any) -> None:
         """Objects are new, or have changed."""
@@ -144,7 +161,7 @@ class Looks:
                 self.controller.queue.done(item.key, settled=settled)
 
         asyncio.run(work())
-        assert {*self.looked} <= {(GROUP, "")}
+        assert not any(problem for _, problem in self.looked)
         return len(self.looked) - before
 
 
@@ -249,3 +266,64 @@ def test_a_count_that_nobody_can_read_does_not_end_the_manager(
     looks.come(pods.waiting("pod", group="group", total=total))
     assert looks.work() == 1
     assert not looks.server.writes
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        PodSettings(pod_selector={"matchLabels": {"app": "other"}}),
+        PodSettings(namespace_selector={"matchLabels": {"team": "y"}}),
+    ],
+)
+@pytest.mark.parametrize("group", ["", "group"])
+@pytest.mark.parametrize("kind", ["waiting", "running"])
+def test_an_excluded_pod_is_left_alone_unless_it_was_queued_before(
+    pods: Any, options: PodSettings, group: str, kind: str
+) -> None:
+    pod = getattr(pods, kind)("pod", group=group, total=1 if group else None)
+    before = Looks(pods.now, options=options)
+    before.come(pod)
+    before.work()
+    assert before.server.writes, "it has our finalizer"
+    pod["metadata"]["finalizers"] = []
+    copied = Looks(pods.now, options=options)
+    copied.come(pod)
+    assert copied.work() == 1
+    assert not copied.server.writes
+    selected = Looks(pods.now)
+    selected.come(pod)
+    selected.work()
+    assert selected.server.writes
+
+
+@pytest.mark.parametrize("group", ["", "group"])
+def test_nothing_is_deleted_before_it_is_known_whether_it_is_excluded(
+    pods: Any, group: str
+) -> None:
+    looks = Looks(pods.now, options=PodSettings(namespace_selector={"matchLabels": {"team": "x"}}))
+    looks.namespaces._change([Change(ObjectKey("", "ns"), None)])
+    pod = pods.running("pod", group=group, total=1 if group else None)
+    pod["metadata"]["finalizers"] = []
+    looks.come(pod)
+    looks.work()
+    assert not looks.server.writes
+    looks.come(NAMESPACE)
+    looks.clock.time += 1.0
+    looks.work()
+    assert looks.server.writes
+
+
+def test_a_pod_counts_as_gated_once_it_exists(pods: Any) -> None:
+    telemetry = Telemetry()
+    looks = Looks(pods.now, telemetry=telemetry)
+
+    def counted() -> float | None:
+        return telemetry.registry.get_sample_value("kueue_pods_gated_total", {"namespace": "ns"})
+
+    pod = pods.waiting("pod")
+    looks.come(pod, newer(pod), pods.running("other"))
+    assert counted() == 1
+    while looks.controller._unsubscribe:
+        looks.controller._unsubscribe.pop()()
+    looks.controller.listen()
+    assert counted() == 1, "another manager has counted what exists already"

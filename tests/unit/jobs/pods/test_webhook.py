@@ -10,13 +10,13 @@ import pytest
 
 from kueuelib.api.names import GROUP_LABEL
 from kueuelib.errors import Unavailable
+from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.settings import JobSettings, PodSettings
 from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.stores import JobStores
 from kueuelib.jobs.pods import integration
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.marks import gated
-from kueuelib.jobs.pods.metrics import PodMetrics
 from kueuelib.jobs.pods.missed import regained
 from kueuelib.jobs.pods.reading import gates_of
 from kueuelib.jobs.pods.role_hash import role_hash
@@ -27,12 +27,12 @@ from kueuelib.jobs.webhooks.manifests import webhook_entries
 from kueuelib.jobs.webhooks.rules import validate_job
 from kueuelib.machinery.selectors import from_label_selector
 from kueuelib.machinery.store import Store
-from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook.admission import AdmissionRequest
 
 KUEUE = "kueue.x-k8s.io"
 HERE = {"kubernetes.io/metadata.name": "ns"}
 SETTINGS = JobSettings()
+PARENTS = tuple(builtin_registry().enabled(("batch/job",)))
 
 
 def test_a_gated_pod_has_gate_label_and_finalizer_each_once(pods):
@@ -45,29 +45,76 @@ def test_a_gated_pod_has_gate_label_and_finalizer_each_once(pods):
     assert len(pod["metadata"]["finalizers"]) == 1
 
 
-def webhook(telemetry):
-    settings = JobSettings(frameworks=("pod",))
+def webhook(options=SETTINGS.pods, parents=()):
+    settings = JobSettings(frameworks=("pod",), pods=options)
     stores = JobStores({"pod": Store()}, Store(), Store(), Store(), Store())
     parts = SimpleNamespace(
+        integration=POD,
         settings=settings,
-        parents=(),
+        parents=parents,
         owners=Owners([POD], stores, settings, None),
         namespaces=SimpleNamespace(store=Store()),
+        stores=stores,
     )
-    return PodWebhook(parts, PodMetrics(telemetry))
+    return PodWebhook(parts)
 
 
-def test_only_pods_that_are_stored_are_counted_as_gated(pods):
-    telemetry = Telemetry()
-    hook, pod = webhook(telemetry), pods.raw()
-    request = AdmissionRequest("uid", "CREATE", namespace="ns", object=pod)
-    dry = hook.mutate(pod, attrs.evolve(request, dry_run=True))
-    count = telemetry.registry.get_sample_value
-    assert not count("kueue_pods_gated_total", {"namespace": "ns"})
-    assert hook.mutate(pod, request) == dry == gated(pod)
-    assert count("kueue_pods_gated_total", {"namespace": "ns"}) == 1
-    assert hook.mutate(pods.raw(queue=None), request) == pods.raw(queue=None)
-    assert count("kueue_pods_gated_total", {"namespace": "ns"}) == 1
+JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j", "controller": True}
+OWNED = {"ownerReferences": [JOB]}
+OTHERS = PodSettings(
+    pod_selector={"matchExpressions": [{"key": "sys", "operator": "DoesNotExist"}]}
+)
+MARKED = {f"{KUEUE}/managed": "true"}
+
+
+def judged(hook, new, old=None):
+    request = AdmissionRequest("uid", "UPDATE" if old else "CREATE", namespace="ns", object=new)
+    return hook.judge(new, old, request)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"group": "g"},
+        {"total": 2},
+        {"queue": None, "total": 2},
+        {"queue": "Bad_Name"},
+        {"labels": {f"{KUEUE}/pod-group-role": "worker"}},
+        {"labels": {f"{KUEUE}/managed": "no"}},
+        {"labels": {f"{KUEUE}/prebuilt-workload-name": "x"}},
+        {"labels": {f"{KUEUE}/max-exec-time-seconds": "zero"}},
+    ],
+)
+def test_pods_that_are_left_alone_are_never_refused(pods, fields):
+    assert judged(webhook(), pods.raw(**fields)).errors
+    owned = pods.raw(**fields, meta=OWNED)
+    assert judged(webhook(), owned).errors
+    assert not judged(webhook(parents=PARENTS), owned).errors
+    excluded = pods.raw(**{**fields, "labels": {**fields.get("labels", {}), "sys": "yes"}})
+    assert judged(webhook(), excluded).errors
+    assert not judged(webhook(OTHERS), excluded).errors
+
+
+@pytest.mark.parametrize(
+    "fields", [{"queue": "other"}, {"labels": {}}, {"labels": MARKED, "group": "g", "total": 1}]
+)
+def test_only_pods_that_were_queued_before_their_owner_keep_their_marks(pods, fields):
+    hook, running = webhook(parents=PARENTS), {"nodeName": "n"}
+    old = pods.raw(labels=MARKED, meta=OWNED, **running)
+    assert not judged(
+        hook, pods.raw(**{"labels": MARKED, **fields}, meta=OWNED, **running), old
+    ).errors
+    ours = {**OWNED, "finalizers": [f"{KUEUE}/managed"]}
+    old = pods.raw(labels=MARKED, meta=ours, **running)
+    assert judged(hook, pods.raw(**{"labels": MARKED, **fields}, meta=OWNED, **running), old).errors
+
+
+def test_a_pod_that_is_left_alone_in_spite_of_its_mark_is_warned_of(pods):
+    (text,) = judged(webhook(parents=PARENTS), pods.raw(labels=MARKED, meta=OWNED)).warnings
+    assert "its owner is managed" in text
+    (text,) = judged(webhook(OTHERS), pods.raw(labels={**MARKED, "sys": "yes"})).warnings
+    assert "podOptions" in text
+    assert not judged(webhook(), pods.raw(labels=MARKED, meta=OWNED)).warnings
 
 
 def test_the_role_hash_of_a_user_is_not_believed(pods):
