@@ -14,7 +14,12 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.decide.preemption.history import FIRST_REST
 from kueuelib.scheduler.engine import Engine, Settled
-from kueuelib.scheduler.reasons import MakingRoom, PodsNotReady, QuotaWithdrawn
+from kueuelib.scheduler.reasons import (
+    FitsAfterPreemptions,
+    MakingRoom,
+    PodsNotReady,
+    QuotaWithdrawn,
+)
 from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import (
     make_assignment,
@@ -272,9 +277,6 @@ def test_an_older_reservation_waits_for_a_preemptor_as_well(parallel: bool) -> N
     with_check(cluster, "reserving", 4)
     assert rest(cluster) == []
     cluster.tell(events.WorkloadGone(key("preemptor")))
-    if parallel:
-        assert rest(cluster) == []
-        cluster.leaves("z1")
     assert rest(cluster) == ["+reserving"]
 
 
@@ -402,9 +404,8 @@ def test_a_reservation_that_has_room_hears_nothing_of_priorities() -> None:
     assert cluster.engine.observe(events.WorkloadSet(raised), cluster.now).workloads == ()
 
 
-@pytest.mark.parametrize(("parallel", "before"), [(True, []), (False, ["+high"])])
-def test_who_fits_when_others_have_left_reserves_then(parallel: bool, before: list[str]) -> None:
-    """By default, as what leaves counts as gone and nobody has to be preempted."""
+@pytest.mark.parametrize("parallel", [True, False])
+def test_who_fits_when_others_have_left_reserves_before(parallel: bool) -> None:
     cluster = Cluster(Engine(Settings(parallel_preemptors=parallel)))
     late = make_check("late", preemptionPolicy="AfterCheckPassedOrOnDemand")
     cluster.tell(events.NamespaceSet("ns", {}), events.CheckSet(late))
@@ -413,9 +414,24 @@ def test_who_fits_when_others_have_left_reserves_then(parallel: bool, before: li
     cluster.running("low", "a")
     cluster.change("low", make_condition("Evicted", reason="Deactivated"))
     cluster.submit("high", "a", priority=5, status={"admissionChecks": [entry()]})
-    assert rest(cluster) == before
+    assert rest(cluster) == ["+high"]
+    cluster.change("high", admissionChecks=[entry("Ready")])
+    assert cluster.engine.void_reservation(key("high")) == MakingRoom((key("low"),))
     cluster.tell(events.WorkloadGone(key("low")))
-    assert before + rest(cluster) == ["+high"]
+    assert cluster.engine.void_reservation(key("high")) is None
+
+
+def test_who_fits_when_the_victims_of_a_preemptor_have_left_does_not_reserve_before() -> None:
+    cluster = owners_and_borrowers(parallel=True, borrowers=1)
+    cluster.queue("z", {"f": {"gpu": 1}}, cohort="c")
+    cluster.running("z2", "z", gpu=2, at=9)
+    cluster.submit("preemptor", "b", created=5)
+    assert cluster.cycle() == ["-z2"]
+    with_check(cluster, "reserving", 6)
+    assert cluster.cycle() == []
+    assert isinstance(cluster.waits["reserving"].reason, FitsAfterPreemptions)
+    cluster.leaves("z2")
+    assert rest(cluster) == ["+preemptor", "+reserving"]
 
 
 def lend(name: str, gpu: int, **spec: Any) -> events.ClusterQueueSet:

@@ -130,7 +130,7 @@ class Turns:
                 self.skipped_preemptions[entry.head.cluster_queue] += 1
             self._blocked(entry)
         elif again and self._fits_after_others(entry, taken):
-            self._defer(entry, taken or sorted(self._leaving_near(entry)))
+            self._follow(entry, taken or sorted(self._leaving_near(entry)))
         elif victims and comes_later(self._snapshot, entry) and self._room_is_awaited(entry):
             self._blocked(entry, Requeue.PENDING_PREEMPTION)
         elif not self._fits(entry):
@@ -150,7 +150,7 @@ class Turns:
         elif self._settings.block_admission and not self._all_ready:
             self._wait(entry, PodsNotReady(), Requeue.FAILED_AFTER_NOMINATION, skipped=True)
         elif (self._victims or self.promises.leaving) and self._needs_room_of_victims(entry):
-            self._defer(entry, sorted(self._leaving_near(entry)))
+            self._follow(entry, sorted(self._leaving_near(entry)))
         else:
             self._all_ready = False
             self._admit(entry)
@@ -290,6 +290,13 @@ class Turns:
         blocked = NoFlavors(proposal.blocked, proposal.mode)
         reason = Preempting(blocked, tuple(sorted(victim.key for victim in victims)))
         self._wait(entry, reason, Requeue.PENDING_PREEMPTION, promise=self._promise(entry))
+
+    def _follow(self, entry: Entry, victims: list[ObjectKey]) -> None:
+        """A head fits once victims of others have left."""
+        if comes_later(self._snapshot, entry) and not self._room_is_awaited(entry):
+            self._reserve_early(entry)
+        else:
+            self._defer(entry, victims)
 
     def _defer(self, entry: Entry, victims: list[ObjectKey]) -> None:
         """A head that fits waits until victims of others have left."""
