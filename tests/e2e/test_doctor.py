@@ -32,6 +32,7 @@ from kueuelib.testing.background import BackgroundServer
 from kueuelib.testing.processes import READY_SECONDS, LocalCluster
 
 DOMAIN = "kueue.x-k8s.io"
+ELASTIC = {f"{DOMAIN}/elastic-job": "true"}
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
 MUTATING = f"{HOOKS}/mutatingwebhookconfigurations"
@@ -142,10 +143,12 @@ def cohort(name: str, parent: str) -> Obj:
     return {**typed("Cohort", name), "spec": {"parentName": parent}}
 
 
-def workload(name: str, queue: str) -> Obj:
+def workload(name: str, queue: str, count: int = 1, notes: Obj | None = None) -> Obj:
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
-    pods = {"name": "main", "count": 1, "template": {"spec": {"containers": [container]}}}
-    return {**typed("Workload", name), "spec": {"queueName": queue, "podSets": [pods]}}
+    pods = {"name": "main", "count": count, "template": {"spec": {"containers": [container]}}}
+    obj = {**typed("Workload", name), "spec": {"queueName": queue, "podSets": [pods]}}
+    obj["metadata"]["annotations"] = notes or {}
+    return obj
 
 
 def lease(namespace: str, holder: str) -> Obj:
@@ -408,38 +411,13 @@ def with_ghosts(ward: Ward) -> Iterator[None]:
 
 
 @contextmanager
-def with_free_quota(ward: Ward) -> Iterator[None]:
-    local = {**typed("LocalQueue", "free"), "spec": {"clusterQueue": "free"}}
+def with_waiting(ward: Ward, queue: str, obj: Obj) -> Iterator[None]:
+    """A Workload in a queue of 1 CPU."""
+    local = {**typed("LocalQueue", queue), "spec": {"clusterQueue": queue}}
     with (
-        ward.cluster_queue("free", **groups("on-demand", "1")),
+        ward.cluster_queue(queue, **groups("on-demand", "1")),
         ward.with_one(f"{KUEUE}/namespaces/default/localqueues", local),
-        ward.with_one(WORKLOADS, workload("lonely", "free")),
-    ):
-        yield
-
-
-@contextmanager
-def with_too_much(ward: Ward) -> Iterator[None]:
-    local = {**typed("LocalQueue", "small"), "spec": {"clusterQueue": "small"}}
-    huge = workload("huge", "small")
-    huge["spec"]["podSets"][0]["count"] = 9
-    with (
-        ward.cluster_queue("small", **groups("on-demand", "1")),
-        ward.with_one(f"{KUEUE}/namespaces/default/localqueues", local),
-        ward.with_one(WORKLOADS, huge),
-    ):
-        yield
-
-
-@contextmanager
-def with_missing_feature(ward: Ward) -> Iterator[None]:
-    local = {**typed("LocalQueue", "small"), "spec": {"clusterQueue": "small"}}
-    elastic = workload("elastic", "small")
-    elastic["metadata"]["annotations"] = {"kueue.x-k8s.io/elastic-job": "true"}
-    with (
-        ward.cluster_queue("small", **groups("on-demand", "1")),
-        ward.with_one(f"{KUEUE}/namespaces/default/localqueues", local),
-        ward.with_one(WORKLOADS, elastic),
+        ward.with_one(WORKLOADS, obj),
     ):
         yield
 
@@ -620,15 +598,18 @@ CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
         {("job-unqueued", "Job default/alone")},
     ),
     "a Workload asks for more than there is": (
-        with_too_much,
-        {("never-fits", "Workload default/huge")},
+        lambda ward: with_waiting(ward, "small", workload("asks", "small", 9)),
+        {("never-fits", "Workload default/asks")},
     ),
     "a Workload asks for what does not exist": (
-        with_missing_feature,
-        {("feature-missing", "Workload default/elastic")},
+        lambda ward: with_waiting(ward, "small", workload("asks", "small", notes=ELASTIC)),
+        {("feature-missing", "Workload default/asks")},
     ),
     "a job could not start": (with_failed_start, {("never-ran", "Workload default/ended")}),
-    "nobody admits what fits": (with_free_quota, {("fits-but-waits", "Workload default/lonely")}),
+    "nobody admits what fits": (
+        lambda ward: with_waiting(ward, "free", workload("lonely", "free")),
+        {("fits-but-waits", "Workload default/lonely")},
+    ),
 }
 
 

@@ -43,6 +43,17 @@ REFUSED: dict[str, tuple[str, Any]] = {
 }
 """The keys that are not honoured, and a value that shows it."""
 
+KEY_TESTS = "unit/app/test_keys_take_effect.py"
+SHOWN = {
+    "preemption.policy": (
+        "unit/app/test_preemption_policy.py::test_the_example_is_loaded_with_its_parameters"
+    ),
+    "preemption.parameters": (
+        "unit/app/test_preemption_policy.py::test_the_example_is_loaded_with_its_parameters"
+    ),
+}
+"""The tests of honoured keys that are no case in `CASES` of that file."""
+
 REQUIRED = {"waitForPodsReady.timeout": "5m", "fairSharing.preemptionStrategies": [FINAL_SHARE]}
 """The keys that `v1beta2` requires, and a value."""
 BLOCKS: dict[str, Callable[[Configuration], bool]] = {
@@ -118,6 +129,9 @@ A note names the source if its decisions differ from those of the default config
 why none could be read. The commands look in the namespace `kueue-system`.
 
 ## Keys
+
+For each key that is honoured there is a test that fails without it, most of them in
+`tests/unit/app/test_keys_take_effect.py`.
 
 | Key | Versions | Default | | Changes |
 | --- | --- | --- | --- | --- |

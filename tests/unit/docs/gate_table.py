@@ -17,11 +17,50 @@ from kueuelib.app.feature_gates import (
 )
 
 PAGE = Path(__file__).parents[3] / "docs" / "feature-gates.md"
+GATE_TESTS = "unit/app/test_keys_take_effect.py"
+_ENGINE = "unit/scheduler/engine"
+ALWAYS = {
+    "AdmissionGatedBy": f"{_ENGINE}/test_queues.py::test_who_is_gated_stays_out_of_its_queue",
+    "FairSharingPreemptWithinNominal": (
+        "scenarios/fair.yaml::who stays within its own quota reclaims it without a look at shares"
+    ),
+    "FairSharingPrioritizeNonBorrowing": (
+        "scenarios/fair.yaml::who borrows nothing of what it asks for comes before who does, also "
+        "with a larger share"
+    ),
+    "FinishOrphanedWorkloads": (
+        "unit/workload/test_next_step.py::test_a_workload_whose_job_was_deleted_without_it_is_finished_and_let_go"
+    ),
+    "FlavorFungibilityPreserveScanProgress": (
+        "unit/scheduler/test_flavors.py::test_search_goes_on_behind_the_flavor_that_was_tried"
+    ),
+    "LendingLimit": "scenarios/cohorts.yaml::what a lender keeps can not be borrowed",
+    "ManagedJobsNamespaceSelectorAlwaysRespected": (
+        "unit/jobs/webhooks/test_webhook.py::test_jobs_are_managed_only_in_selected_namespaces"
+    ),
+    "MetricsForCohorts": (
+        "unit/controllers/test_queue_metrics.py"
+        "::test_the_series_of_a_cohort_follow_its_tree_and_go_with_it"
+    ),
+    "ReclaimablePods": f"{_ENGINE}/test_admission.py::test_reclaimed_pods_wake_others",
+    "RecomputeAssignmentUponPreemptionTargetsOverlap": (
+        "scenarios/preemption.yaml::the second preemptor looks for others when its victim is taken"
+    ),
+    "SchedulingEquivalenceHashing": (
+        f"{_ENGINE}/test_queues.py::test_equal_shapes_are_parked_together_and_told_once"
+    ),
+    "TLSOptions": f"{GATE_TESTS}::test_a_key_reaches_its_part",
+    "WorkloadIdentifierAnnotations": (
+        "e2e/test_origin.py::test_an_annotation_names_the_workload_of_a_job"
+    ),
+}
+"""A test of each feature that is always on."""
 HEAD = """# Feature gates
 
 `featureGates` of the [configuration](configuration.md) takes the gates of today's Kueue. A value is
 accepted if it says what happens anyway. Any other value is an error at the start that names the
-gate. This page is generated.
+gate. This page is generated. For each gate that is honoured or always on there is a test that fails
+without it.
 
 | Gate | Accepted | |
 | --- | --- | --- |

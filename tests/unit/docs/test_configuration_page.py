@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-import kueuelib
 from kueuelib.app.configuration import Configuration, parse_configuration
 from kueuelib.app.configuration_rules import MISSING
 from kueuelib.app.configuration_text import format_duration
@@ -21,13 +19,16 @@ from .configuration_table import (
     BLOCKS,
     DEFAULTS,
     FACTS,
+    KEY_TESTS,
     PAGE,
     REFUSED,
+    SHOWN,
     difference,
     keys,
     page,
     versions_of,
 )
+from .named_tests import cases_of, is_test, names_in
 
 UPSTREAM = yaml.safe_load(FACTS.read_text(encoding="utf-8"))
 EVERY = [*UPSTREAM["both"], *UPSTREAM["v1beta1"], *UPSTREAM["v1beta2"]]
@@ -69,14 +70,6 @@ def sample(path: str) -> Any:
     if isinstance(default, Duration):
         return format_duration(default)
     return {"tuple": list, "dict": dict}.get(type(default).__name__, lambda found: found)(default)
-
-
-DEFINITIONS = {"configuration.py", "configuration_rules.py"}
-SOURCES = [
-    path.read_text()
-    for path in Path(kueuelib.__file__).parent.rglob("*.py")
-    if path.name not in DEFINITIONS
-]
 
 
 def parse(path: str, value: Any, version: str) -> Configuration:
@@ -131,16 +124,10 @@ def test_what_the_page_calls_refused_is_refused_with_its_name(path: str) -> None
         assert "unknown key" not in str(refused.value)
 
 
-@pytest.mark.parametrize("path", [path for path, _ in keys(Configuration)])
-def test_an_honoured_key_is_read_by_something(path: str) -> None:
-    if path in REFUSED:
-        return
-    name = path.rpartition(".")[2]
-    attribute = "".join(f"_{one.lower()}" if one.isupper() else one for one in name)
-    derived = {"external_frameworks": "external_kinds", "enable": ".enable"}
-    derived |= dict.fromkeys(("resource_name", "resource_namespace"), "configuration.lease")
-    text = derived.get(attribute, f".{attribute}")
-    assert any(text in source for source in SOURCES), f"{path} is read by nothing"
+def test_every_honoured_key_has_a_test_that_fails_without_it() -> None:
+    assert "test_a_key_reaches_its_part" in names_in(KEY_TESTS)
+    assert cases_of(KEY_TESTS, "CASES") ^ {*SHOWN} == {*ROWS} - {*REFUSED}
+    assert all(map(is_test, SHOWN.values()))
 
 
 @pytest.mark.parametrize("path", ONLY_IN)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import yaml
 
-from kueuelib.app.feature_gates import KNOWN
+from kueuelib.app.feature_gates import FREE, KNOWN, ON
 
-from .gate_table import PAGE, page
+from .gate_table import ALWAYS, GATE_TESTS, PAGE, page
+from .named_tests import cases_of, is_test, names_in
 
 FACTS = Path(__file__).parents[2] / "upstream" / "feature_gates.yaml"
 EARLIER = {"LendingLimit", "QueueVisibility"}
@@ -24,3 +25,10 @@ def test_the_page_is_what_is_generated() -> None:
 
 def test_the_page_has_every_gate_of_kueue() -> None:
     assert {*KNOWN} == {*yaml.safe_load(FACTS.read_text("utf-8")), *EARLIER, "AllAlpha", "AllBeta"}
+
+
+def test_every_gate_that_is_honoured_or_always_on_has_a_test_that_fails_without_it() -> None:
+    assert "test_a_gate_reaches_its_part" in names_in(GATE_TESTS)
+    assert cases_of(GATE_TESTS, "GATES") == FREE
+    assert ALWAYS.keys() == ON
+    assert all(map(is_test, ALWAYS.values()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from functools import cache
 from pathlib import Path
@@ -10,7 +9,8 @@ from typing import Any
 
 import attrs
 import pytest
-import yaml
+
+from .named_tests import names_in
 
 ROOT = Path(__file__).parents[3]
 HEAD = ROOT / "docs/keps.md"
@@ -108,25 +108,6 @@ def differences() -> dict[str, str]:
     }
 
 
-@cache
-def _tests(path: Path) -> frozenset[str]:
-    """What a statement may name in a file of tests."""
-    if path.suffix == ".yaml":
-        return frozenset(scenario["given"] for scenario in yaml.safe_load(path.read_text()))
-    found = set()
-    for node in ast.parse(path.read_text()).body:
-        match node:
-            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) if name.startswith("test_"):
-                found.add(name)
-            case ast.ClassDef():
-                found |= {
-                    f"{node.name}.{method.name}"
-                    for method in node.body
-                    if isinstance(method, ast.FunctionDef)
-                }
-    return frozenset(found)
-
-
 def test_every_kep_has_a_page() -> None:
     assert {path.stem for path in PAGES.glob("*.md")} == set(HEADINGS)
 
@@ -154,7 +135,7 @@ def test_a_statement_names_a_module_and_a_test_that_exist(statement: str) -> Non
     assert tests
     assert [name for name in modules if not (ROOT / "src/kueuelib" / name).is_file()] == []
     for path, name in tests:
-        assert name in _tests(ROOT / "tests" / path), f"{path} has no {name}"
+        assert name in names_in(path), f"{path} has no {name}"
     assert bool(_REASON.search(evidence)) is (mark == "Differs")
 
 
