@@ -253,6 +253,15 @@ def of_crd(kind: str) -> str:
     return f"CustomResourceDefinition {kind}.{DOMAIN}"
 
 
+@contextmanager
+def with_deleted_kind(ward: Ward) -> Iterator[None]:
+    path = crd("provisioningrequestconfigs")
+    ward.rest.merge(path, {"metadata": {"finalizers": ["example.com/slow"]}})
+    with ward.without(path):
+        yield
+        ward.rest.merge(path, {"metadata": {"finalizers": None}})
+
+
 def not_established(ward: Ward) -> Any:
     conditions = copy.deepcopy(ward.rest.get(crd("cohorts"))["status"]["conditions"])
     for one in conditions:
@@ -468,6 +477,10 @@ CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
     "a kind is not defined": (
         lambda ward: ward.without(crd("provisioningrequestconfigs")),
         {("crd-missing", of_crd("provisioningrequestconfigs"))},
+    ),
+    "a kind is being deleted": (
+        with_deleted_kind,
+        {("crd-terminating", of_crd("provisioningrequestconfigs"))},
     ),
     "a kind is not served": (
         not_established,

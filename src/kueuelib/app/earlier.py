@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kueuelib.api.kinds import API_SERVICES, CONFIG_MAPS, DEPLOYMENTS
+from kueuelib.api.crd import all_crds
+from kueuelib.api.kinds import API_SERVICES, CONFIG_MAPS, CRDS, DEPLOYMENTS, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, key_of
 from kueuelib.app.deployment import (
     CONFIG_FILE,
@@ -73,6 +74,39 @@ async def refuse_other_managers(client: Client, namespace: str, deployed: Deploy
     for one, problem in other_managers(deployments, namespace, pods=deployed is not None):
         where = f"deployment {key_of(one)}"
         raise ConfigError(where, problem, f"delete it, then install: {deletion_of(one)}")
+
+
+def being_deleted(crd: Obj) -> str:
+    """What goes with a definition that is being deleted; empty if it is not.
+
+    Args:
+        crd: the stored one.
+    """
+    if not crd["metadata"].get("deletionTimestamp"):
+        return ""
+    if crd["spec"]["names"]["kind"] == WORKLOADS.kind:
+        what = "all Workloads, and the Pods of groups, go with it as soon as a manager runs"
+    else:
+        what = "all its objects go with it"
+    return f"this CRD is being deleted, and nothing cancels that: {what}"
+
+
+async def refuse_ending_kinds(client: Client) -> None:
+    """Refuses to install while one of our kinds is being deleted: what is written to it goes too.
+
+    Args:
+        client: whose cluster.
+
+    Raises:
+        ConfigError: one is.
+    """
+    for name in (crd["metadata"]["name"] for crd in all_crds()):
+        stored = await read(client, CRDS, ObjectKey("", name))
+        problem = "" if stored is None else being_deleted(stored)
+        if problem:
+            save = f"kubectl get {name} -A -o yaml"
+            fix = f"save its objects ({save}), and install again once it is gone"
+            raise ConfigError(f"customresourcedefinition {name}", problem, fix)
 
 
 async def keep_configuration(client: Client, namespace: str, deployed: Deployed | None) -> None:

@@ -28,6 +28,7 @@ from kueuelib.app.earlier import (
     apis_left,
     keep_configuration,
     pods_left,
+    refuse_ending_kinds,
     refuse_other_managers,
 )
 from kueuelib.app.rerouting import in_the_way
@@ -256,10 +257,11 @@ async def install(client: Client, installation: Installation, deadline: float) -
 
     Raises:
         ApiError: the server refused something.
-        ConfigError: the kinds were not served in time. Or the cluster lacks a required kind, or
-            another manager is there; then nothing is written.
+        ConfigError: the kinds were not served in time. Or the cluster lacks a required kind, one of
+            our kinds is being deleted, or another manager is there; then nothing is written.
     """
     await refuse_other_managers(client, installation.namespace, installation.deployed)
+    await refuse_ending_kinds(client)
     await keep_configuration(client, installation.namespace, installation.deployed)
     pods = [(obj, await _is_served(client, obj)) for obj in installation.pods()]
     moved = await _moved_from(client, installation)

@@ -174,3 +174,19 @@ def test_a_manager_elsewhere_serves_the_visibility_api_on_its_host() -> None:
 def test_a_name_that_no_namespace_can_have_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="not a valid namespace name; use lower-case letters"):
         check_namespace(name)
+
+
+async def test_nothing_is_written_while_a_kind_is_being_deleted(tmp_path: Path) -> None:
+    name = "workloads.kueue.x-k8s.io"
+    async with ApiServer() as server:
+        (tmp_path / "config").write_bytes(orjson.dumps(server.kubeconfig()))
+        async with await connect(tmp_path / "config") as client:
+            (crd,) = (one for one in all_crds() if one["metadata"]["name"] == name)
+            crd["metadata"]["finalizers"] = ["example.com/slow"]
+            await client.create(kinds.CRDS, crd)
+            await client.delete(kinds.CRDS, ObjectKey("", name))
+            with pytest.raises(ConfigError, match=f"{name}: this CRD is being deleted"):
+                await install(client, Installation("kueue-system", URL), 60.0)
+            assert [one["metadata"]["name"] for one in (await client.list(kinds.CRDS)).items] == [
+                name
+            ]

@@ -38,7 +38,7 @@ from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CON
 
 LEADER, UNREACHABLE, MISSING_KIND = "leader", "webhook-unreachable", "crd-missing"
 INVALID, DISABLED = "configuration-invalid", "kind-disabled"
-MISDIRECTED = "webhook-service"
+MISDIRECTED, TERMINATING = "webhook-service", "crd-terminating"
 """Checks whose findings explain others."""
 _TEXT: Final = "jsonpath='{{.data.{}}}'".format(CONFIG_FILE.replace(".", r"\."))
 """How `kubectl get` prints the configuration file in the ConfigMap."""

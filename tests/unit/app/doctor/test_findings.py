@@ -40,6 +40,10 @@ def lose_a_definition(patient: Any) -> None:
     patient.remove(CRD, WORKLOADS)
 
 
+def delete_a_definition(patient: Any) -> None:
+    patient.get(CRD, WORKLOADS)["metadata"]["deletionTimestamp"] = LONG_AGO
+
+
 def unestablish(patient: Any) -> None:
     patient.get(CRD, WORKLOADS)["status"]["conditions"][1] |= {
         "status": "False",
@@ -512,6 +516,8 @@ OURS = "kueue-mutating-webhook-configuration"
 QUEUE = "ClusterQueue cq"
 CASES = [
     (lose_a_definition, "crd-missing", ERROR, f"{CRD} {WORKLOADS}", "Workload is not defined"),
+    (delete_a_definition, "crd-terminating", ERROR, f"{CRD} {WORKLOADS}",
+     "all Workloads, and the Pods of groups, go with it"),
     (unestablish, "crd-established", ERROR, f"{CRD} {WORKLOADS}", "another kind has the name"),
     (stop_serving, "crd-versions", HINT, f"{CRD} {WORKLOADS}", "v1beta1 is not served"),
     (store_the_old_version, "crd-versions", WARNING, f"{CRD} {WORKLOADS}", "stored in v1beta1"),
@@ -762,6 +768,19 @@ def test_a_cohort_that_is_only_a_name_is_healthy(patient: Any) -> None:
     patient.get("ClusterQueue", "poor")["spec"]["cohortName"] = "plain"
     patient.remove("ClusterQueue", "poorer")
     assert patient.found() == []
+
+
+def test_no_manager_is_started_while_a_kind_is_being_deleted(patient: Any) -> None:
+    delete_a_definition(patient)
+    fix = patient.only("crd-terminating").fix
+    assert fix.startswith(f"kubectl get {WORKLOADS} -A -o yaml > workloads.yaml && kubectl get pod")
+    assert fix.endswith("  # before a manager starts; once the kind is gone: kueuelib install")
+    die(patient)
+    keep_a_pod(patient)
+    assert patient.causes() == {
+        "leader": "crd-terminating",
+        "pod-finalizer-stuck": "crd-terminating",
+    }
 
 
 def test_young_objects_are_given_time(patient: Any) -> None:

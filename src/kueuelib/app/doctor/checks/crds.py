@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kueuelib.api.crd import all_crds
-from kueuelib.api.kinds import V1BETA1, V1BETA2
+from kueuelib.api.kinds import V1BETA1, V1BETA2, WORKLOADS
 from kueuelib.api.meta import Obj, find_condition
+from kueuelib.api.names import MANAGED_LABEL
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
-from kueuelib.app.doctor.manager import MISSING_KIND, install
+from kueuelib.app.doctor.manager import MISSING_KIND, TERMINATING, install
 from kueuelib.app.doctor.snapshot import Snapshot
+from kueuelib.app.earlier import being_deleted
 
 KIND = "CustomResourceDefinition"
 _MOST = 3
@@ -35,6 +37,20 @@ def missing(snapshot: Snapshot) -> Iterator[Finding]:
         if snapshot.find(KIND, crd["metadata"]["name"]) is None:
             problem = f"{crd['spec']['names']['kind']} is not defined in this cluster"
             yield Finding(Severity.ERROR, _subject(crd), problem, install(snapshot))
+
+
+@check(TERMINATING, KIND)
+def terminating(snapshot: Snapshot) -> Iterator[Finding]:
+    """Kinds that are being deleted; nothing cancels that."""
+    for crd, _ in _installed(snapshot):
+        problem, name = being_deleted(crd), crd["metadata"]["name"]
+        if not problem:
+            continue
+        fix = f"kubectl get {name} -A -o yaml > {crd['spec']['names']['plural']}.yaml"
+        if crd["spec"]["names"]["kind"] == WORKLOADS.kind:
+            fix += f" && kubectl get pods -A -l {MANAGED_LABEL}=true -o yaml > pods.yaml"
+        fix += f"  # before a manager starts; once the kind is gone: {install(snapshot)}"
+        yield Finding(Severity.ERROR, _subject(crd), problem, fix)
 
 
 @check("crd-established", KIND)

@@ -8,7 +8,7 @@ from kueuelib.api.ages import duration
 from kueuelib.api.meta import Obj, ObjectKey, key_of
 from kueuelib.api.names import IN_USE_FINALIZER, POD_FINALIZER
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
-from kueuelib.app.doctor.manager import no_manager
+from kueuelib.app.doctor.manager import TERMINATING, no_manager
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.explaining.gather import NEEDED
 from kueuelib.jobs.pods.reading import Stage, group_of, stage_of
@@ -98,7 +98,7 @@ def _awaiting(pod: Obj, group: Obj, age: str) -> Finding:
 
 def _kept(snapshot: Snapshot, kind: str, obj: Obj, problem: str) -> Finding:
     """An object whose finalizer a running manager would remove."""
-    follows = no_manager(snapshot)
+    follows = (*no_manager(snapshot), TERMINATING)
     return Finding(Severity.ERROR, subject_of(kind, obj), problem, _release(kind, obj), follows)
 
 

@@ -22,6 +22,7 @@ from kueuelib.app.doctor.manager import (
     INVALID,
     LEADER,
     MISSING_KIND,
+    TERMINATING,
     no_manager,
     outside,
     restart,
@@ -52,7 +53,7 @@ def leader(snapshot: Snapshot) -> Iterator[Finding]:
         return
     key = snapshot.configuration.lease
     subject = Subject(LEASES.kind, key.name, key.namespace)
-    fix, follows = start(snapshot), (MISSING_KIND, INVALID)
+    fix, follows = start(snapshot), (MISSING_KIND, INVALID, TERMINATING)
     lease = snapshot.find(LEASES.kind, key.name, key.namespace)
     if lease is None and snapshot.calls and not any(call.error for call in snapshot.calls):
         problem = "it does not exist, but a manager answers: it runs without leader election"
