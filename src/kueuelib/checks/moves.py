@@ -17,6 +17,7 @@ All instants are seconds since the epoch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -246,7 +247,7 @@ def decided(
         case Retry():
             new = {"state": CHECK_RETRY, "message": verdict.message}
             if verdict.after is not None:
-                new["requeueAfterSeconds"] = max(0, round(verdict.after))
+                new["requeueAfterSeconds"] = max(0, math.ceil(verdict.after))
         case Rejected():
             new = {"state": CHECK_REJECTED, "message": verdict.message}
     return changed_entry(entry, new, now)

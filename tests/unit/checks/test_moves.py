@@ -20,7 +20,7 @@ from kueuelib.checks.moves import (
     next_move,
     reservation_of,
 )
-from kueuelib.checks.verdicts import Ready
+from kueuelib.checks.verdicts import Ready, Retry
 
 NOW = 1_700_000_000.0
 
@@ -97,6 +97,13 @@ def test_updates_that_the_api_refuses_do_not_take_back_what_passed() -> None:
     wl, was = passed(a="b")
     with pytest.raises(ValueError, match=r"podSetUpdates\[0\].labels: Invalid value"):
         decided(wl, was, ready(a="not / valid"), NOW)
+
+
+@pytest.mark.parametrize(("after", "stored"), [(0.0, 0), (0.5, 1), (2.5, 3), (60, 60)])
+def test_a_delay_is_not_rounded_down(after: float, stored: int) -> None:
+    found = decided(workload(), entry("Pending"), Retry("later", after=after), NOW)
+    assert found is not None
+    assert found["requeueAfterSeconds"] == stored
 
 
 def test_each_reservation_is_asked_about_once() -> None:
