@@ -152,10 +152,8 @@ async def _run_once(
             manager = Manager(elector=election.elector if election else None)
             add_parts = assemble or assemble_manager
             await add_parts(manager, configuration, client, telemetry, version, source)
-            life.manager = manager
-            await manager.run()
+            await life.run(manager)
         finally:
-            life.manager = None
             if election:
                 await election.client.close()
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Awaitable, Callable
 
 import anyio
 import attrs
 
-from kueuelib.errors import LeadershipLost
+from kueuelib.errors import ApiError, ConfigError, LeadershipLost, TransportError
+from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.manager import Manager, Signals
 
@@ -21,11 +23,21 @@ class Life:
         manager: the running one; None during the start.
         start: cancelled by a signal while there is no manager.
         stopped: whether a signal came.
+        has_run: whether the manager of this life has begun to run.
     """
 
     manager: Manager | None = None
     start: anyio.CancelScope = attrs.field(factory=anyio.CancelScope)
     stopped: bool = False
+    has_run: bool = False
+
+    async def run(self, manager: Manager) -> None:
+        """Run the manager; the start is over."""
+        self.manager, self.has_run = manager, True
+        try:
+            await manager.run()
+        finally:
+            self.manager = None
 
     def stop(self) -> None:
         """End this life, and start no other one."""
@@ -43,8 +55,8 @@ async def live(once: Callable[[Life, float], Awaitable[None]], patience: float) 
     lost one at once, unless another process has it.
 
     Args:
-        once: one life: connects, sets `Life.manager` while the manager runs, and closes its
-            clients. It is given the seconds to wait for the API server.
+        once: one life: connects, runs the manager by `Life.run`, and closes its clients. It is
+            given the seconds to wait for the API server.
         patience: these seconds at the start; later there is no limit.
     """
     life = Life()
@@ -57,12 +69,17 @@ async def live_until(
 ) -> None:
     """As `live`, without signal handlers: for callers that use `Life.stop`.
 
+    A server that has just been restarted refuses requests at first, for example because it does not
+    know its roles yet. So once the program has run, a start that fails is tried again.
+
     Args:
         life: ends it.
         once: one life.
         patience: seconds to wait for the API server at the start.
     """
+    pauses = Backoff(base=0.5, cap=10.0, jitter=0.2)
     while not life.stopped:
+        life.has_run = False
         with anyio.CancelScope() as life.start:
             try:
                 await once(life, patience)
@@ -71,5 +88,14 @@ async def live_until(
                 # again, however long the server stays away.
                 get_logger("app").warning("starting over as a candidate", why=str(error))
                 patience = math.inf
+                continue
+            except (ApiError, TransportError, ConfigError) as error:
+                if life.has_run or patience < math.inf:
+                    raise
+                pause = pauses.next(anyio.current_time(), random.random())
+                get_logger("app").warning(
+                    "cannot start over yet", why=str(error), again_in=f"{pause:.1f} s"
+                )
+                await anyio.sleep(pause)
                 continue
         return

@@ -115,11 +115,7 @@ async def live_once(
         manager.add(Group.CACHES, cache, "caches")
         if election is not None:
             await _may_read(client, election.lease)
-        life.manager = manager
-        try:
-            await manager.run()
-        finally:
-            life.manager = None
+        await life.run(manager)
 
 
 @asynccontextmanager

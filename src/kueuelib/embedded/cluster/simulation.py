@@ -46,7 +46,7 @@ _FULL = (
     *(PODS, JOBS, STATEFUL_SETS, NODES, NAMESPACES),
     *(PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES),
 )
-"""Of these kinds whole objects are kept."""
+"""The kinds of which whole objects are kept."""
 _LOG = logging.getLogger(__name__)
 
 

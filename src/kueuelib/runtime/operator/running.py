@@ -117,11 +117,7 @@ async def _serve_once(
         await wait_for_server(client, patience)
         manager = Manager(elector=elector)
         assemble(operator, manager, client, options, telemetry, clusters)
-        life.manager = manager
-        try:
-            await manager.run()
-        finally:
-            life.manager = None
+        await life.run(manager)
 
 
 def assemble(

@@ -428,34 +428,6 @@ def test_a_succeeded_pod_gives_its_quota_back(pods, running, admitted):
     assert patch.status == {"reclaimablePods": [{"name": role, "count": 1}]}
 
 
-def test_a_role_that_has_succeeded_twice_does_not_end_another_one(pods):
-    waiting = [pods.waiting(name, group="group", total=2, cpu=cpu) for name, cpu in ("a1", "b2")]
-    admitted = pods.admitted(pods.composed(*waiting))
-    admitted["metadata"]["ownerReferences"].append({"uid": "uid-c"})
-    runs = pods.running("b", group="group", total=2, cpu="2")
-    done = [pods.over(name, "Succeeded", group="group", total=2) for name in ("a", "c")]
-    group = pods.group(*done, runs, workload=admitted)
-    assert group.finished() is None
-    assert group.reclaimable_pods()
-
-
-def test_other_owners_of_a_workload_do_not_matter(pods, running, admitted):
-    admitted["metadata"]["ownerReferences"].append(
-        {"apiVersion": "v1", "kind": "ConfigMap", "name": "app", "uid": "uid-app"}
-    )
-    assert pods.plan(*running, workload=admitted) == ()
-    left = {**admitted, "metadata": {**admitted["metadata"]}}
-    left["metadata"]["ownerReferences"] = admitted["metadata"]["ownerReferences"][-1:]
-    (delete,) = of(Delete, plan_without_pods(pods.facts(workload=left).own))
-    assert delete.obj == left
-
-
-def test_a_workload_that_something_controls_is_not_that_of_a_group(pods, pair, admitted):
-    ref = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
-    admitted["metadata"]["ownerReferences"] = [ref]
-    assert pods.facts(*pair, workload=admitted).name_is_taken
-
-
 def test_a_finished_group_lets_go_and_tells_late_pods_which_keep_their_finalizer(
     pods, pair, admitted
 ):
@@ -699,17 +671,6 @@ def test_with_the_other_strategy_a_group_leaves_its_quota_while_its_pods_leave(
     early = PodSettings(group_release=QuotaReleaseStrategy.ON_TERMINATION)
     base = Situation(None, pods.now, settings=JobSettings(pods=early), flavors=pods.flavors)
     (patch,) = plan_group(situation_of(group, base), group)
-    assert "admission" not in patch.status
-    (condition,) = [c for c in patch.status["conditions"] if c["type"] == "Requeued"]
-    assert condition["message"] == "The group waits for 2 pods to be replaced"
-
-
-def test_a_preempted_group_whose_pods_had_no_node_waits_for_others(pods, running, admitted):
-    stopped = [pods.deleted(pod) for pod in running]
-    for pod in stopped:
-        del pod["spec"]["nodeName"]
-        pod["status"] = {"conditions": [{"type": "TerminationTarget", "status": "True"}]}
-    (patch,) = pods.plan(*stopped, workload=pods.evicted(admitted))
     assert "admission" not in patch.status
     (condition,) = [c for c in patch.status["conditions"] if c["type"] == "Requeued"]
     assert condition["message"] == "The group waits for 2 pods to be replaced"
