@@ -144,6 +144,11 @@ class TransportError(KueuelibError):
         self.address = address
         self.problem = problem
 
+    @property
+    def timed_out(self) -> bool:
+        """Whether the time for the answer has passed; the server may have acted."""
+        return isinstance(self.__cause__, TimeoutError)
+
 
 class NotConnected(TransportError):
     """No connection was made, so the server has seen nothing: every request may be sent again."""

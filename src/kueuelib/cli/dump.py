@@ -12,9 +12,12 @@ import yaml
 
 from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, Resource
+from kueuelib.app.explaining.gather import ASK_DOCTOR
+from kueuelib.app.stored_versions import StoredReading, is_unconverted
+from kueuelib.errors import ApiError, KueuelibError
 from kueuelib.runtime import logs
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.connection import connect, wait_for_server
+from kueuelib.runtime.connection import reached
 
 _SAME_OBJECTS = {("events.k8s.io", "events"): ("", "events")}
 """Resources that show the objects of another one; these are written once."""
@@ -27,19 +30,37 @@ def run(kubeconfig: Path | None, server_timeout: float) -> None:
     Raises:
         ConfigError: the server cannot be reached.
         ApiError: it refused something.
+        KueuelibError: it could not convert some objects; all others were written.
     """
     logs.configure("console", "error")  # that a kind is deprecated does not matter here
     anyio.run(_dump, kubeconfig, server_timeout)
 
 
 async def _dump(kubeconfig: Path | None, server_timeout: float) -> None:
-    async with await connect(kubeconfig, user_agent="kueuelib-dump") as client:
-        await wait_for_server(client, server_timeout, starting=False)
+    async with reached(kubeconfig, server_timeout, user_agent="kueuelib-dump") as client:
+        lost = {}
         async for resource in resources(client):
-            async for obj in client.list_all(resource):
-                obj["metadata"].pop("resourceVersion", None)
-                text = yaml.dump(obj, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
-                sys.stdout.write(f"---\n{text}")
+            failure = await _dump_kind(client, resource)
+            if failure is not None:
+                lost[f"{resource.plural}.{resource.group}"] = failure
+    if lost:
+        why = next(iter(lost.values()))
+        raise KueuelibError(f"not all {', '.join(lost)} could be read: {why}; {ASK_DOCTOR}")
+
+
+async def _dump_kind(client: Client, resource: Resource) -> ApiError | None:
+    """Writes the objects of a kind; returns why the server could not convert all of them."""
+    reading = StoredReading(client, resource)
+    try:
+        async for obj in reading.objects():
+            obj["metadata"].pop("resourceVersion", None)
+            text = yaml.dump(obj, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
+            sys.stdout.write(f"---\n{text}")
+    except ApiError as error:
+        if is_unconverted(error):
+            return error
+        raise
+    return None if reading.complete else reading.failure
 
 
 async def resources(client: Client) -> AsyncIterator[Resource]:

@@ -29,8 +29,10 @@ from kueuelib.app.installation import Installation
 from kueuelib.app.part_settings import engine_settings
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
-from kueuelib.errors import ApiError, Forbidden, NotFound
+from kueuelib.controllers.webhooks import TIMEOUT_SECONDS
+from kueuelib.errors import ApiError, Forbidden, KueuelibError, NotFound, TransportError
 from kueuelib.runtime.client import Client
+from kueuelib.runtime.queries import collection_path, params_of
 from kueuelib.runtime.server_time import server_time
 
 AROUND = (
@@ -48,6 +50,8 @@ _SELECTORS = {"Pod": f"{MANAGED_LABEL}=true", "Job": QUEUE_LABEL}
 _REVIEWS = "/apis/authorization.k8s.io/v1"
 _AT_ONCE = 16
 _PROBE = "kueuelib-doctor"
+_CALL_SECONDS = TIMEOUT_SECONDS + 2.0
+"""After this time the API server has said that an admission webhook does not answer."""
 _NOT_CALLED = ("failed calling webhook", "conversion webhook")
 """The message of an API server about a webhook that it cannot reach."""
 
@@ -59,6 +63,7 @@ async def read(
     file: str = "",
     own: bool = False,
     now: float | None = None,
+    before: Snapshot | None = None,
 ) -> Snapshot:
     """Reads what the caller may see.
 
@@ -68,6 +73,7 @@ async def read(
         file: the name of its file; empty if none was given.
         own: whether the manager runs with the caller's rights, so that those are reviewed.
         now: the time by which to judge; that of the server by default.
+        before: an earlier snapshot, which says already whether webhooks answer and what is allowed.
 
     Raises:
         KueuelibError: the server did not answer, or failed.
@@ -96,8 +102,14 @@ async def read(
     if not version:
         text = "the cluster does not serve the queueing kinds"
         unseen |= {one.kind: text for one in QUEUEING}
-    calls = await _calls(client, version, lists)
-    reviews = await _reviews(client, configuration, own=own)
+    calls: tuple[Call, ...] | str = ()
+    reviews: tuple[Review, ...] | str = ()
+    if before is not None:
+        calls = before.unseen.get(CALLS) or tuple(before.calls)
+        reviews = before.unseen.get(PERMISSIONS) or tuple(before.reviews)
+    else:
+        calls = await _calls(client, version, lists)
+        reviews = await _reviews(client, configuration, own=own)
     if isinstance(calls, str):
         unseen[CALLS], calls = calls, ()
     if isinstance(reviews, str):
@@ -114,7 +126,7 @@ async def read(
     )
 
 
-def _reason(error: ApiError) -> str:
+def _reason(error: KueuelibError) -> str:
     return str(error).splitlines()[0]
 
 
@@ -176,13 +188,21 @@ async def _calls(client: Client, version: str, lists: Lists) -> tuple[Call, ...]
         "metadata": {"name": _PROBE},
         "spec": {},
     }
+    path = collection_path(kinds.RESOURCE_FLAVORS.at(version), "")
     try:
-        await client.create(kinds.RESOURCE_FLAVORS.at(version), flavor, dry_run=True)
+        await client.request(
+            "POST",
+            path,
+            params=params_of(dryRun="All"),
+            body=flavor,
+            timeout=_CALL_SECONDS,
+            verb="create",
+        )
     except Forbidden as error:
         if "denied the request" not in str(error):
             return _reason(error)
         admission = Call("admission", "")  # it said no, so it is there
-    except ApiError as error:
+    except (ApiError, TransportError) as error:
         admission = Call("admission", _failure(error))
     else:
         admission = Call("admission", "")
@@ -194,14 +214,22 @@ async def _calls(client: Client, version: str, lists: Lists) -> tuple[Call, ...]
         await client.list(kinds.CLUSTER_QUEUES.at(other), limit=1)
     except (Forbidden, NotFound):
         return (admission,)
-    except ApiError as error:
+    except (ApiError, TransportError) as error:
         return (admission, Call("conversion", _failure(error)))
     return (admission, Call("conversion", ""))
 
 
-def _failure(error: ApiError) -> str:
-    """The failure of a webhook that did not answer; other refusals are answers."""
+def _failure(error: KueuelibError) -> str:
+    """The failure of a webhook that did not answer; other refusals are answers.
+
+    Raises:
+        TransportError: the connection to the server failed.
+    """
     text = _reason(error)
+    if isinstance(error, TransportError):
+        if not error.timed_out:
+            raise error
+        return text
     return text if any(words in text for words in _NOT_CALLED) else ""
 
 

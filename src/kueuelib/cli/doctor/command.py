@@ -20,7 +20,6 @@ from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.running_configuration import given_configuration, running_configuration
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime import logs
-from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import reached
 
 EXIT_CODES = {None: 0, Severity.HINT: 0, Severity.WARNING: 3, Severity.ERROR: 4}
@@ -73,7 +72,7 @@ def run(
 
 async def _examine(
     kubeconfig: Path | None,
-    look: Callable[[Client, Configuration], Awaitable[Snapshot]],
+    look: Callable[..., Awaitable[Snapshot]],
     given: Configuration | None,
     server_timeout: float,
     before_migration: bool,
@@ -81,7 +80,14 @@ async def _examine(
     checks = migration_checks() if before_migration else all_checks()
     async with reached(kubeconfig, server_timeout, user_agent="kueuelib-doctor") as client:
         running = await running_configuration(client, given)
-        report = await examine_twice(lambda: look(client, running.configuration), checks=checks)
+        last: Snapshot | None = None
+
+        async def look_again() -> Snapshot:
+            nonlocal last
+            last = await look(client, running.configuration, before=last)
+            return last
+
+        report = await examine_twice(look_again, checks=checks)
     return attrs.evolve(report, notes=running.notes)
 
 

@@ -1,0 +1,204 @@
+"""The tools in a cluster whose webhooks accept connections and never answer.
+
+Some objects are stored in v1beta1, as an older Kueue has left them. The manager is stuck, so the
+API server waits for it as long as for any webhook: 30 seconds for a conversion.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import attrs
+import pytest
+import yaml
+from real_plane import real_api
+from rest import KUEUE
+from test_unconverted import NEW, PATIENCE, REAL, Place, filled
+
+from kueuelib.api import kinds
+from kueuelib.api.meta import ObjectKey
+from kueuelib.app.installation import Installation, install
+from kueuelib.errors import ApiError, TransportError
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.connection import connect
+from kueuelib.runtime.webhook.certs import Certificates, load, server_context
+from kueuelib.runtime.webhook.trust import from_secret
+from kueuelib.testing.background import BackgroundServer
+
+NAMESPACE = "kueue-system"
+SECRET = ObjectKey(NAMESPACE, "kueue-webhook-server-cert")
+ASKED = 2.0
+"""Seconds after which the API server is known to wait for a webhook."""
+SOON = 60.0
+"""Seconds for a command that waits ten of them for the server, on a busy machine."""
+
+
+@attrs.frozen
+class Hung(Place):
+    """A server whose webhooks hang, with what is installed there."""
+
+    installation: Installation
+
+
+@contextmanager
+def listening() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+@contextmanager
+def silent(listener: socket.socket, certificates: Certificates) -> Iterator[None]:
+    """A server that is trusted, reads requests, and answers none."""
+    context = server_context()
+    load(context, certificates)
+    kept: list[socket.socket] = []
+
+    def accept() -> None:
+        with suppress(OSError):  # the test is over
+            while True:
+                connection, _ = listener.accept()
+                connection.settimeout(5)
+                with suppress(ssl.SSLError, OSError):
+                    kept.append(context.wrap_socket(connection, server_side=True))
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield
+    finally:
+        for each in kept:
+            each.close()
+
+
+@pytest.fixture(params=["embedded", REAL])
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Hung]:
+    with ExitStack() as stack:
+        if request.param == "real":
+            kubeconfig = stack.enter_context(real_api(tmp_path))
+        else:
+            server = stack.enter_context(BackgroundServer())
+            kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
+        listener = stack.enter_context(listening())
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        async with await connect(kubeconfig) as client:
+            found = Hung(client, kubeconfig, Installation(NAMESPACE, url))
+            await filled(found)
+            await install(client, found.installation, PATIENCE)
+            certificates = from_secret(await client.get(kinds.SECRETS, SECRET))
+            assert certificates is not None
+            stack.enter_context(silent(listener, certificates))
+            await _until_it_hangs(client)
+            yield found
+
+
+async def _until_it_hangs(client: Client) -> None:
+    path = f"{KUEUE}/clusterqueues/a"
+    for _ in range(200):
+        try:
+            await client.request("GET", path, timeout=ASKED)
+        except TransportError as error:
+            if error.timed_out:
+                return
+        except ApiError:
+            await asyncio.sleep(0.05)
+    raise AssertionError("the API server does not call the webhook")
+
+
+def run(place: Place, *args: str) -> subprocess.CompletedProcess[str]:
+    """A command that ends soon after the time that it gives the server."""
+    began = time.monotonic()
+    done = place.run(*args)
+    seconds = time.monotonic() - began
+    print(f"{' '.join(args)}: {done.returncode} after {seconds:.1f} s")
+    assert seconds < SOON, (args, seconds)
+    return done
+
+
+def dumped(text: str) -> dict[tuple[str, str], str]:
+    """The API versions of the dumped objects, by kind and name."""
+    objects = yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return {(one["kind"], one["metadata"]["name"]): one["apiVersion"] for one in objects}
+
+
+async def test_every_command_reads_what_is_there(place: Hung) -> None:
+    told = "clusterqueues, localqueues, workloads were read as they are stored: conversion webhook"
+    for command in (("explain", "workload/large"), ("pending", "-A"), ("report",)):
+        done = run(place, *command)
+        assert done.returncode == 0, done.stderr
+        assert "large" in done.stdout
+        assert told in done.stdout
+        assert "seems to hang: no answer in time; run kueuelib doctor" in done.stdout
+    served = run(place, "report", "--serve")
+    assert served.returncode == 1
+    assert "cannot follow all objects" in served.stderr
+    assert "leave out --serve" in served.stderr
+
+    doctor = run(place, "doctor", "-o", "json")
+    assert doctor.returncode == 4, doctor.stderr
+    report = json.loads(doctor.stdout)
+    assert not {"ClusterQueue", "LocalQueue", "Workload"} & set(report["notSeen"])
+    assert "never-fits" in {one["check"] for one in report["findings"]}
+    unreachable = [one for one in report["findings"] if one["check"] == "webhook-unreachable"]
+    assert all("kueuelib manager --config" in one["fix"] for one in unreachable)
+    admission, conversion = (one["problem"] for one in unreachable)
+    assert "does not reach the admission webhook" in admission
+    assert "context deadline exceeded" in admission
+    assert "does not reach the conversion webhook" in conversion
+    before = run(place, "doctor", "--before-migration", "-o", "json")
+    assert before.returncode == 0, before.stderr
+    assert "object-unreadable" in json.loads(before.stdout)["checked"]
+
+    dump = run(place, "apiserver", "dump")
+    assert dump.returncode == 0, dump.stderr
+    found = dumped(dump.stdout)
+    new = f"kueue.x-k8s.io/{NEW}"
+    queues = [("ClusterQueue", name) for name in "abcd"]
+    for one in (*queues, ("LocalQueue", "main"), ("Workload", "large")):
+        assert found[one] == new
+
+
+async def test_what_no_served_version_can_show_is_named(place: Hung) -> None:
+    await install(place.client, attrs.evolve(place.installation, versions=(NEW,)), PATIENCE)
+    for command in (("explain", "workload/large"), ("pending", "-A"), ("report",)):
+        done = run(place, *command)
+        assert done.returncode == 1
+        (line,) = done.stderr.splitlines()
+        assert "cannot be read: conversion webhook for" in line
+        assert "seems to hang" in line
+        assert line.endswith("run kueuelib doctor: it names the command that helps")
+    doctor = run(place, "doctor", "-o", "json")
+    assert doctor.returncode == 4, doctor.stderr
+    report = json.loads(doctor.stdout)
+    assert {"ClusterQueue", "LocalQueue", "Workload"} <= set(report["notSeen"])
+    assert "ResourceFlavor" not in report["notSeen"]
+    assert "webhook-unreachable" in {one["check"] for one in report["findings"]}
+
+    dump = run(place, "apiserver", "dump", "--server-timeout", "10")
+    assert dump.returncode == 1
+    (line,) = dump.stderr.splitlines()
+    lost = [f"{each}.kueue.x-k8s.io" for each in ("clusterqueues", "localqueues", "workloads")]
+    assert f"not all {', '.join(lost)} could be read: conversion webhook for" in line
+    assert {("ResourceFlavor", "f"), ("Namespace", "default")} <= set(dumped(dump.stdout))
+
+    refused = run(place, "uninstall", "--server-timeout", "10")
+    assert refused.returncode == 2
+    assert "workloads: cannot be read, so that some may hold quota" in refused.stderr
+    done = run(place, "uninstall", "--force")
+    assert done.returncode == 0, done.stderr
+    assert not (await place.client.list(kinds.CRDS)).items
+
+
+async def test_everything_can_be_removed(place: Hung) -> None:
+    done = run(place, "uninstall")
+    assert done.returncode == 0, done.stderr
+    assert "4 ClusterQueues deleted" in done.stdout
+    assert "1 Workload deleted" in done.stdout
+    assert not (await place.client.list(kinds.CRDS)).items
