@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import go_manager
 import httpx
@@ -26,7 +26,6 @@ from warm import Processes, kueuelib
 from kueuelib.testing.processes import free_port, stop_process
 
 SHARE = float(os.environ.get("MIGRATION_SHARE", "1"))
-RUNNING, PENDING, GROUPS, CHECKED = (int(each * SHARE) for each in (200, 200, 20, 50))
 MISSING = lacking(go_manager.PROGRAM, go_manager.MANIFESTS)
 STILL = 15.0
 """Seconds in which a manager that wants to change something would do so."""
@@ -36,17 +35,23 @@ CONFIG: dict[str, Any] = {
     "namespace": go_manager.NAMESPACE,
     "metrics": {"bindAddress": "0"},
     "leaderElection": {"leaderElect": False},
-    "integrations": {"frameworks": ["batch/job", "pod"]},
 }
+FRAMEWORKS = ("batch/job", "pod")
 
 
 class Managers:
     """The two managers, which serve their webhooks at the same address, one at a time."""
 
-    def __init__(self, plane: Plane, rest: Rest, folder: Path) -> None:
+    go_settings: ClassVar[Obj] = {}
+    """Further keys of the Go manager's configuration."""
+
+    def __init__(
+        self, plane: Plane, rest: Rest, folder: Path, frameworks: tuple[str, ...] = FRAMEWORKS
+    ) -> None:
         self._plane = plane
         self.rest = rest
         self._folder = folder
+        self._config = {**CONFIG, "integrations": {"frameworks": list(frameworks)}}
         self._port = free_port()
         self._found = go_manager.certificates()
         self._certificates = folder / "certificates"
@@ -54,8 +59,11 @@ class Managers:
 
     # ---- theirs
 
+    def go_objects(self) -> list[Obj]:
+        return go_manager.manifests(self._port, self._found)
+
     def install_go(self) -> None:
-        go_manager.install(self.rest, go_manager.manifests(self._port, self._found))
+        go_manager.install(self.rest, self.go_objects())
 
     @contextlib.contextmanager
     def go(self) -> Iterator[None]:
@@ -63,7 +71,8 @@ class Managers:
         folder, probes = assets(), free_port()
         assert folder is not None
         content = {
-            **CONFIG,
+            **self._config,
+            **self.go_settings,
             "health": {"healthProbeBindAddress": f"127.0.0.1:{probes}"},
             "webhook": {
                 "host": "127.0.0.1",
@@ -95,17 +104,22 @@ class Managers:
 
     # ---- ours
 
-    def install_ours(self) -> None:
+    def install_ours(self, *args: str) -> None:
         url = f"https://127.0.0.1:{self._port}"
-        done = kueuelib("install", "--kubeconfig", self._plane.kubeconfig, "--webhook-url", url)
-        assert done.returncode == 0, done.stderr
+        self.run("install", "--webhook-url", url, *args)
+
+    def run(self, command: str, *args: str, codes: tuple[int, ...] = (0,)) -> str:
+        """The output of one of our commands."""
+        done = kueuelib(command, *args, "--kubeconfig", self._plane.kubeconfig)
+        assert done.returncode in codes, done.stdout + done.stderr
+        return done.stdout
 
     @contextlib.contextmanager
     def ours(self) -> Iterator[None]:
         """Our manager."""
         probes = free_port()
         content = {
-            **CONFIG,
+            **self._config,
             "health": {"healthProbeBindAddress": f"127.0.0.1:{probes}"},
             "webhook": {"host": "127.0.0.1", "port": self._port},
         }
@@ -125,32 +139,36 @@ class Managers:
 class Load:
     """Jobs that run and wait, groups of which a part has ended, Workloads in a check."""
 
-    def __init__(self, rest: Rest) -> None:
+    def __init__(self, rest: Rest, share: float = SHARE) -> None:
         self.place = Place(rest)
         self.rest = rest
-        self.place.queue(RUNNING, "main")
-        self.place.queue(3 * GROUPS, "groups")
+        self.running, self.pending, self.groups, self.checked = (
+            int(each * share) for each in (200, 200, 20, 50)
+        )
+        self.place.queue(self.running, "main")
+        self.place.queue(3 * self.groups, "groups")
         self.place.check("gate")
-        self.place.queue(CHECKED, "slow", checks=("gate",))
+        self.place.queue(self.checked, "slow", checks=("gate",))
 
     def create(self) -> None:
         place = self.place
         with ThreadPoolExecutor(8) as pool:
-            run = [pool.submit(place.job, f"run-{one}", "main") for one in range(RUNNING)]
+            run = [pool.submit(place.job, f"run-{one}", "main") for one in range(self.running)]
             [each.result() for each in run]
-            eventually(lambda: self.count("Admitted", "job-run-") == RUNNING)
-            more = [pool.submit(place.job, f"wait-{one}", "main") for one in range(PENDING)]
-            more += [pool.submit(place.job, f"slow-{one}", "slow") for one in range(CHECKED)]
-            more += [pool.submit(self._group, f"g{one}") for one in range(GROUPS)]
+            eventually(lambda: self.count("Admitted", "job-run-") == self.running)
+            more = [pool.submit(place.job, f"wait-{one}", "main") for one in range(self.pending)]
+            more += [pool.submit(place.job, f"slow-{one}", "slow") for one in range(self.checked)]
+            more += [pool.submit(self._group, f"g{one}") for one in range(self.groups)]
             [each.result() for each in more]
-        eventually(lambda: self.count("QuotaReserved", "job-slow-") == CHECKED)
-        eventually(lambda: self.count("Admitted", "g") == GROUPS)
-        wanted = RUNNING + 3 * GROUPS
+        eventually(lambda: self.count("QuotaReserved", "job-slow-") == self.checked)
+        eventually(lambda: self.count("Admitted", "g") == self.groups)
+        wanted = self.running + 3 * self.groups
         eventually(lambda: self._phases().count("Running") == wanted)
-        for one in range(GROUPS):
+        for one in range(self.groups):
             self.finish(f"g{one}-0")
-        eventually(lambda: self._phases().count("Succeeded") == GROUPS)
-        eventually(lambda: len(self.rest.items(place.workloads)) == _WORKLOADS)
+        eventually(lambda: self._phases().count("Succeeded") == self.groups)
+        workloads = self.running + self.pending + self.groups + self.checked
+        eventually(lambda: len(self.rest.items(place.workloads)) == workloads)
 
     def _group(self, name: str) -> None:
         self.place.group(name, 3, queue="groups")
@@ -220,9 +238,6 @@ class Load:
         self.place.runs(slow)
 
 
-_WORKLOADS = RUNNING + PENDING + GROUPS + CHECKED
-
-
 def assert_nothing_changed(load: Load, before: Obj) -> None:
     """Now, and as long as a manager would need that wants to change something."""
     deadline = time.monotonic() + STILL
@@ -249,9 +264,7 @@ def test_nothing_restarts_on_the_way_there_and_back(tmp_path: Path) -> None:
             load.create()
             time.sleep(STILL)
             before = load.state()
-            found = kueuelib("doctor", "--before-migration", "--kubeconfig", plane.kubeconfig)
-            assert found.returncode in (0, 3), found.stdout + found.stderr
-            print(found.stdout)
+            print(managers.run("doctor", "--before-migration", codes=(0, 3)))
         managers.install_ours()
         with managers.ours():
             assert_nothing_changed(load, before)

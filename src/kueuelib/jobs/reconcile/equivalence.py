@@ -23,12 +23,15 @@ from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.api.names import ORIGIN_KEYS, PARAMETER_PREFIX
 from kueuelib.api.quantity import Quantity
 from kueuelib.errors import InvalidQuantity
+from kueuelib.jobs.batch.job import CONTROLLER_LABELS
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 from kueuelib.workload.states import has_quota, status_of
 
 _COMPARED = ("tolerations", "initContainers", "containers")
 _PRIORITY = ("priority", "priorityClassName")
 _QUANTITIES = ("requests", "limits", "overhead")
+_NOT_COMPARED = ORIGIN_KEYS | CONTROLLER_LABELS
+"""What a start and the Job controller write; the Go manager keeps the label with the Job's name."""
 _OPEN = ("labelSelector", "namespaceSelector")
 """Selectors that select everything if they are empty, and nothing if they are absent."""
 
@@ -107,7 +110,7 @@ def _whole(pod_set: Mapping[str, Any], ignored: Sequence[str]) -> Any:
     kept: Obj = {"spec": spec}
     for field in ("labels", "annotations"):
         written = meta.get(field) or {}
-        kept[field] = {key: text for key, text in written.items() if key not in ORIGIN_KEYS}
+        kept[field] = {key: text for key, text in written.items() if key not in _NOT_COMPARED}
     return _canonical(kept)
 
 

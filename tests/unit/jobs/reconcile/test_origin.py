@@ -81,6 +81,18 @@ def test_an_origin_is_never_compared(build):
     assert not is_equivalent(build.situation(left), BatchJob(labelled(left, own="1")))(workload)
 
 
+def test_labels_of_the_job_controller_are_not_compared(build):
+    """The Go manager keeps the one with the Job's name in its Workloads."""
+    job = build.job()
+    workload = copy.deepcopy(build.workload(job, reserved=True))
+    template = workload["spec"]["podSets"][0]["template"]
+    template.setdefault("metadata", {}).setdefault("labels", {})["batch.kubernetes.io/job-name"] = (
+        "j"
+    )
+    assert is_equivalent(build.situation(job), BatchJob(job))(workload)
+    assert plan(build.situation(job, workload)) == ()
+
+
 @pytest.mark.parametrize(
     "written", [(), ("podset",), ("podset", "cluster-queue-name", "local-queue-name")]
 )
