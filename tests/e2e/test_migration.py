@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import go_manager
 import httpx
@@ -42,9 +42,6 @@ FRAMEWORKS = ("batch/job", "pod")
 class Managers:
     """The two managers, which serve their webhooks at the same address, one at a time."""
 
-    go_settings: ClassVar[Obj] = {}
-    """Further keys of the Go manager's configuration."""
-
     def __init__(
         self, plane: Plane, rest: Rest, folder: Path, frameworks: tuple[str, ...] = FRAMEWORKS
     ) -> None:
@@ -72,7 +69,6 @@ class Managers:
         assert folder is not None
         content = {
             **self._config,
-            **self.go_settings,
             "health": {"healthProbeBindAddress": f"127.0.0.1:{probes}"},
             "webhook": {
                 "host": "127.0.0.1",

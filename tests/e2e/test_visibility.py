@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -19,6 +21,7 @@ from place import INSTALLED, aggregating_cluster
 from real_plane import lacking, real_cluster
 from rest import JOBS, Rest, eventually, job, queues, urgent
 
+from kueuelib.runtime.webhook.certs import host_names, renewed
 from kueuelib.testing.processes import READY_SECONDS, LocalCluster, free_port
 
 API = "/apis/visibility.kueue.x-k8s.io"
@@ -27,6 +30,8 @@ VERSIONS = ("v1beta1", "v1beta2")
 OF_QUEUE = f"{API}/v1beta2/clusterqueues/team/pendingworkloads"
 OF_LOCAL = f"{API}/v1beta1/namespaces/default/localqueues/team/pendingworkloads"
 OF_ELSEWHERE = OF_LOCAL.replace("/default/", "/kube-system/")
+PROMPT = 5.0
+"""Seconds for a repair."""
 kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
 
 
@@ -224,6 +229,20 @@ def test_the_api_server_verifies_the_certificate(seen: Seen) -> None:
     ]
     assert all(one["spec"]["caBundle"] == bundle for one in ours)
     assert not any(one["spec"].get("insecureSkipTLSVerify") for one in ours)
+
+
+def test_a_broken_trust_in_the_api_is_repaired_within_seconds(seen: Seen) -> None:
+    rest = seen.rest
+    path = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta2.visibility.kueue.x-k8s.io"
+    right = rest.get(path)["spec"]["caBundle"]
+    other = renewed(None, host_names(["127.0.0.1"]), time.time()).ca_cert
+    wrong = base64.b64encode(other).decode()
+    for _ in range(2):
+        assert rest.merge(path, {"spec": {"caBundle": wrong}})["spec"]["caBundle"] == wrong
+        began = time.monotonic()
+        eventually(lambda: rest.get(path)["spec"]["caBundle"] == right)
+        assert time.monotonic() - began < PROMPT
+    eventually(lambda: len(rest.get(OF_QUEUE)["items"]) == 2)
 
 
 def test_discovery_has_the_group_in_both_forms(seen: Seen) -> None:

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from place import shared_cluster
 from real_plane import lacking, real_cluster
-from rest import KUEUE, Rest, eventually
+from rest import KUEUE, Obj, Rest, eventually
 
 from kueuelib.runtime.webhook.certs import host_names, renewed
 from kueuelib.runtime.webhook.trust import with_bundle
@@ -83,6 +83,31 @@ class Creations:
 REAL = pytest.param(
     real, marks=[pytest.mark.slow, pytest.mark.skipif(bool(lacking()), reason=lacking())]
 )
+
+
+def entries(rest: Rest, path: str) -> dict[str, Obj]:
+    """Those of Jobs, by name."""
+    return {one["name"]: one for one in rest.get(path)["webhooks"] if "job.kb.io" in one["name"]}
+
+
+@pytest.mark.parametrize("made", [shared_cluster, REAL])
+def test_entries_of_jobs_are_put_in_order_within_seconds(made: Callable, tmp_path: Path) -> None:
+    with made(tmp_path) as (_, rest):
+        for path in BROKEN[:2]:
+            before = entries(rest, path)
+            for change in ("removed", "weakened"):
+                kept = []
+                for one in rest.get(path)["webhooks"]:
+                    if one["name"] not in before:
+                        kept.append(one)
+                    elif change == "weakened":
+                        kept.append({**one, "failurePolicy": "Ignore", "objectSelector": {}})
+                rest.merge(path, {"webhooks": kept})
+                began = time.monotonic()
+                assert eventually(lambda path=path, before=before: entries(rest, path) == before)
+                seconds = time.monotonic() - began
+                print(f"{path.rpartition('/')[2]}: {change} entries are back in {seconds:.2f} s")
+                assert seconds < PROMPT
 
 
 @pytest.mark.parametrize("made", [shared_cluster, REAL])

@@ -22,7 +22,6 @@ from kueuelib.api.kinds import (
 )
 from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true, key_of
 from kueuelib.api.names import is_dns1123_label
-from kueuelib.app.configuration import InternalCertManagement
 from kueuelib.app.deployment import Deployed
 from kueuelib.app.earlier import (
     apis_left,
@@ -33,6 +32,7 @@ from kueuelib.app.earlier import (
 )
 from kueuelib.app.rerouting import in_the_way
 from kueuelib.controllers.manifests import (
+    WEBHOOK_SECRET,
     WEBHOOK_SERVICE,
     cluster_role,
     manager_manifests,
@@ -118,6 +118,7 @@ class Installation:
         visibility_port: where a manager that runs elsewhere serves the visibility API, on the host
             of the webhooks; None if it does not.
         versions: in which versions of the API objects are served.
+        secret: the name of the one with the certificate of the webhooks.
     """
 
     namespace: str
@@ -127,6 +128,7 @@ class Installation:
     certificates: bool = True
     visibility_port: int | None = None
     versions: tuple[str, ...] = VERSIONS
+    secret: str = WEBHOOK_SECRET
 
     @property
     def integrations(self) -> tuple[Integration, ...]:
@@ -156,7 +158,7 @@ class Installation:
     def foundation(self) -> list[Obj]:
         """Namespace, identities and permissions."""
         rules = [*shared_rbac_rules(), *rbac_rules(self.integrations)]
-        objects = manager_manifests(self.namespace)
+        objects = manager_manifests(self.namespace, self.secret)
         binding = next(obj for obj in objects if obj["kind"] == "ClusterRoleBinding")
         bound = {
             **binding,
@@ -268,7 +270,7 @@ async def install(client: Client, installation: Installation, deadline: float) -
     written = [await _apply(client, obj) for obj in installation.foundation()]
     authority = b""
     if installation.certificates:
-        secret = ObjectKey(installation.namespace, InternalCertManagement().webhook_secret_name)
+        secret = ObjectKey(installation.namespace, installation.secret)
         authority = (await ensure_certificates(client, secret, installation.names)).ca_cert
         written.append(
             f"secret/{secret.name} holds the webhooks' certificate; a manager that runs loads a "

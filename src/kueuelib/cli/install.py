@@ -98,6 +98,11 @@ class InstallOptions:
         return (V1BETA2,) if self.without_v1beta1 else VERSIONS
 
     @property
+    def secret(self) -> str:
+        """The name of the Secret with the certificate of the webhooks."""
+        return self.configuration.internal_cert_management.webhook_secret_name
+
+    @property
     def visibility_port(self) -> int | None:
         """Where the manager serves the visibility API; None if not."""
         server = self.configuration.visibility_server
@@ -120,6 +125,7 @@ def write_packages(
             deployed=deployed,
             frameworks=options.frameworks,
             versions=options.versions,
+            secret=options.secret,
         )
         files = write_chart(chart, installation) if chart else []
         check_namespace(namespace)
@@ -156,6 +162,7 @@ def run(
         options.configuration.internal_cert_management.enable,
         options.visibility_port,
         options.versions,
+        options.secret,
     )
     if print_only:
         sys.stdout.write("---\n".join(to_yaml(obj) for obj in installation.manifests()))

@@ -51,11 +51,12 @@ def server_names(service: str, namespace: str) -> Names:
     return functools.reduce(operator.or_, (service_names(name, namespace) for name in services))
 
 
-def manager_manifests(namespace: str) -> list[Obj]:
+def manager_manifests(namespace: str, secret: str = WEBHOOK_SECRET) -> list[Obj]:
     """All objects, in the order of their creation.
 
     Args:
         namespace: where the manager runs, or whose objects it uses when it runs elsewhere.
+        secret: the name of the one with the certificate of its webhooks.
     """
     return [
         {
@@ -72,7 +73,7 @@ def manager_manifests(namespace: str) -> list[Obj]:
         _binding("ClusterRole", MANAGER_ROLE, "kueue-manager-rolebinding", namespace, ""),
         _role(LEADER_ROLE, namespace, leader_election_rules()),
         _binding("Role", LEADER_ROLE, "kueue-leader-election-rolebinding", namespace, namespace),
-        _role(CERTIFICATES_ROLE, namespace, certificate_rules()),
+        _role(CERTIFICATES_ROLE, namespace, certificate_rules(secret)),
         _binding("Role", CERTIFICATES_ROLE, "kueue-certificates-rolebinding", namespace, namespace),
         *configuration_readers(namespace),
         cluster_role(METRICS_ROLE, metrics_rules()),
@@ -114,11 +115,15 @@ def leader_election_rules() -> list[Obj]:
     return [_rule("coordination.k8s.io", ["leases"], ["get", "list", "create", "update"])]
 
 
-def certificate_rules() -> list[Obj]:
-    """The rights, in the manager's namespace, to keep the certificate of the webhooks."""
+def certificate_rules(secret: str) -> list[Obj]:
+    """The rights, in the manager's namespace, to keep the certificate of the webhooks.
+
+    Args:
+        secret: its name.
+    """
     return [
         _rule("", ["secrets"], ["get", "create", "update"]),
-        {**_rule("", ["secrets"], WATCH), "resourceNames": [WEBHOOK_SECRET]},
+        {**_rule("", ["secrets"], WATCH), "resourceNames": [secret]},
     ]
 
 

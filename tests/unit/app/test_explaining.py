@@ -112,6 +112,7 @@ class FakeClient:
         label_selector: str = "",
         limit: int,
         continue_token: str,
+        timeout: float | None = None,
     ) -> ObjectList:
         assert limit, "an API server answers long lists page by page"
         assert not continue_token, "there is one page"

@@ -284,7 +284,11 @@ async def _reviews(
                 return
         allowed[question] = bool((answer.get("status") or {}).get("allowed"))
 
-    installation = Installation(namespace, frameworks=configuration.integrations.frameworks)
+    installation = Installation(
+        namespace,
+        frameworks=configuration.integrations.frameworks,
+        secret=configuration.internal_cert_management.webhook_secret_name,
+    )
     questions = list(dict.fromkeys(_questions(installation.manifests())))
     async with anyio.create_task_group() as group:
         for question in questions:

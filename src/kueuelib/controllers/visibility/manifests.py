@@ -50,7 +50,7 @@ def visibility_manifests(namespace: str, port: int, host: str = "") -> list[Obj]
         "apiGroups": [API_SERVICES.group],
         "resources": [API_SERVICES.plural],
         "resourceNames": api_service_names(),
-        "verbs": ["get", "update"],
+        "verbs": ["get", "list", "watch", "update"],
     }
     reader = "extension-apiserver-authentication-reader"
     return [

@@ -31,11 +31,14 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.steps import lasting_tasks
+from kueuelib.runtime.webhook.keeper import following
 
 PERIOD = 60.0
 """Seconds between two looks at the configurations."""
 COLLECTING = 0.1
-"""Seconds to wait for further changes of LocalQueues."""
+"""Seconds to wait for further changes."""
+CONTEST = 3
+"""Repairs one after the other that show that another program writes the same entries."""
 _SELECTORS = ("namespaceSelector", "objectSelector")
 
 
@@ -66,9 +69,11 @@ def in_order(configuration: Obj, wanted: Iterable[Entry], served: Collection[str
 
 class EntryKeeper:
     """A part of a `Manager`: puts entries in order at the start, every minute, and when a
-    LocalQueue `default` comes or goes.
+    configuration changes or a LocalQueue `default` comes or goes.
 
-    Every replica does so, because each one answers webhooks; what is in order is not written.
+    Every replica does so, because each one answers webhooks; what is in order is not written. The
+    pauses between repairs grow to about a minute, so that two programs that write different entries
+    do not keep the API server busy.
 
     Args:
         client: reads and writes.
@@ -108,6 +113,10 @@ class EntryKeeper:
         """Keep them until cancelled; `ready` is called after the first try, even if it failed."""
         async with lasting_tasks("webhook entries") as group:
             group.start_soon(self._default_queues.follow, self._follow)
+            for resource, name, _ in self._targets:
+                informer = following(self._client, resource, ObjectKey("", name), self._clock)
+                informer.add_handler(lambda _: self._moved.set())
+                group.start_soon(informer.run, name=f"webhook-entries-{resource.plural}")
             group.start_soon(self._keep, ready)
 
     def _follow(self) -> None:
@@ -116,13 +125,15 @@ class EntryKeeper:
 
     async def _keep(self, ready: Callable[[], None]) -> None:
         pauses = Backoff(base=0.5, cap=60.0, jitter=0.5)
+        repairs = Backoff(base=0.5, cap=30.0, jitter=1.0)
         told = False
         while True:
-            pause = PERIOD
+            pause, before = PERIOD, self._written
             self._moved.clear()
+            repaired = False
             try:
                 for resource, name, mutating in self._targets:
-                    await self._look(resource, name, mutating)
+                    repaired |= await self._look(resource, name, mutating)
                 pauses.reset()
             except Conflict:  # another replica or another program was faster
                 pause = pauses.next(self._clock.monotonic(), random.random())
@@ -132,15 +143,21 @@ class EntryKeeper:
             if not told:
                 told = True
                 ready()
+            elif repaired and self._written == before:
+                await self._clock.sleep(repairs.next(self._clock.monotonic(), random.random()))
+                if repairs.attempts >= CONTEST:
+                    fix = "let only one program, or one version of it, keep them"
+                    self._log.warning("another program keeps writing webhook entries", fix=fix)
             with anyio.move_on_after(pause):
                 await self._moved.wait()
                 await anyio.sleep(COLLECTING)
 
-    async def _look(self, resource: Resource, name: str, mutating: bool) -> None:
+    async def _look(self, resource: Resource, name: str, mutating: bool) -> bool:
+        """Puts the entries of one configuration in order; returns whether they were not."""
         try:
             configuration = await self._client.get(resource, ObjectKey("", name))
         except NotFound:
-            return
+            return False
         known = self._default_queues.namespaces
         if mutating:
             present = namespaces_of(configuration.get("webhooks") or ())
@@ -148,10 +165,12 @@ class EntryKeeper:
         entries = self._wanted(self._written)
         wanted = [entry for entry in entries if entry.mutating is mutating]
         changed = in_order(configuration, wanted, self._served())
-        if changed is not configuration:
-            await self._client.replace(resource, changed)
-            names = [each["name"] for each in changed["webhooks"]]
-            self._log.info("webhook entries restored", configuration=name, entries=names)
+        if changed is configuration:
+            return False
+        await self._client.replace(resource, changed)
+        names = [each["name"] for each in changed["webhooks"]]
+        self._log.info("webhook entries restored", configuration=name, entries=names)
+        return True
 
 
 def _merged(present: Mapping[str, Any], entry: Entry, pattern: Mapping[str, Any]) -> Obj:

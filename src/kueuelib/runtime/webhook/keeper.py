@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 import anyio
 
 from kueuelib.api.kinds import SECRETS
-from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.errors import ApiError, ConfigError, TransportError
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.store import Delta
@@ -31,6 +31,27 @@ CONTEST = 3
 """Repairs one after the other that show that another program writes the same fields."""
 MISSING_PERIOD = 2.0
 """Seconds between two looks for objects that are to trust it and do not exist."""
+
+
+def following(client: Client, resource: Resource, key: ObjectKey, clock: Clock) -> Informer:
+    """An informer of the changes of one object.
+
+    Without the right to watch, it keeps retrying.
+
+    Args:
+        client: lists and watches.
+        resource: the kind.
+        key: of the object.
+        clock: time.
+    """
+    return Informer(
+        client,
+        resource,
+        namespace=key.namespace,
+        field_selector=f"metadata.name={key.name}",
+        metadata_only=True,
+        clock=clock,
+    )
 
 
 class CertificateKeeper:
@@ -93,21 +114,10 @@ class CertificateKeeper:
             tasks.start_soon(self._keep, ready)
 
     def _watching(self) -> Iterator[Informer]:
-        """Informers of the Secret and of what has to trust it.
-
-        Without the right to watch they keep retrying, and changes are found every minute.
-        """
-        needed = [one for one in self._trusting if not one.optional]
-        keys = [(one.resource, ObjectKey("", one.name)) for one in needed]
+        """Informers of the Secret and of what has to trust it."""
+        keys = [(one.resource, ObjectKey("", one.name)) for one in self._trusting]
         for resource, key in [(SECRETS, self._secret), *keys]:
-            yield Informer(
-                self._client,
-                resource,
-                namespace=key.namespace,
-                field_selector=f"metadata.name={key.name}",
-                metadata_only=True,
-                clock=self._clock,
-            )
+            yield following(self._client, resource, key, self._clock)
 
     async def _keep(self, ready: Callable[[], None]) -> None:
         pauses = Backoff(base=0.5, cap=30.0, jitter=0.5)
