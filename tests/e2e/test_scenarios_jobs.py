@@ -134,6 +134,19 @@ def test_a_second_workload_of_a_job_is_deleted(place: Place) -> None:
     place.event(job, "DeletedWorkload")
 
 
+def test_a_workload_that_only_refers_to_a_job_is_left_alone(place: Place) -> None:
+    job = place.job()
+    first = place.workload(job)
+    (ref,) = first["metadata"]["ownerReferences"]
+    meta = {"name": "other", "ownerReferences": [{**ref, "controller": False}]}
+    kind = {"apiVersion": first["apiVersion"], "kind": "Workload"}
+    spec = {"podSets": first["spec"]["podSets"]}
+    other = place.rest.create(place.workloads, {**kind, "metadata": meta, "spec": spec})
+    place.quiet(lambda: {*map(uid_of, place.workloads_of(job))} == {uid_of(first), uid_of(other)})
+    place.delete(job)
+    place.gone(first)
+
+
 def test_an_admitted_job_starts_where_its_flavor_says(place: Place) -> None:
     place.queue(1, **FLAVOR)
     job = place.job()

@@ -16,7 +16,7 @@ from kueuelib.api.meta import ObjectKey, format_time, key_of
 from kueuelib.api.patch import merge_patch
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.contract.commands import Change, Create, Delete, DropFinalizer, Emit, PatchStatus
-from kueuelib.jobs.reconcile.matching import by_age, owned_by
+from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.workload import states
@@ -52,7 +52,7 @@ class Server:
 
     def situation(self) -> Situation:
         job = None if self.job is None else BatchJob(self.job)
-        mine = [wl for wl in self.workloads.values() if job and owned_by(wl, job.uid)]
+        mine = [wl for wl in self.workloads.values() if job and controlled_by(wl, job.uid)]
         rest = [wl for wl in self.workloads.values() if wl not in mine]
         return Situation(
             job, self.now, workloads=by_age(mine), orphans=by_age(rest), flavors=FLAVORS
@@ -232,7 +232,7 @@ class JobLife(RuleBasedStateMachine):
             assert not any(map(is_in_use, workloads))
             return
         done = ended(job)
-        mine = [wl for wl in workloads if owned_by(wl, job["metadata"]["uid"])]
+        mine = [wl for wl in workloads if controlled_by(wl, job["metadata"]["uid"])]
         kept = [wl for wl in mine if states.is_deleted(wl) and not is_in_use(wl)]
         mine = [wl for wl in mine if wl not in kept]
         assert len(mine) <= 1
@@ -392,7 +392,7 @@ class JobLife(RuleBasedStateMachine):
         """Whenever the Job controller looks, and wherever the manager dies."""
         if self.server.pods and not self.meddled and self.server.job is not None:
             uid = self.server.job["metadata"]["uid"]
-            mine = [wl for wl in self.server.workloads.values() if owned_by(wl, uid)]
+            mine = [wl for wl in self.server.workloads.values() if controlled_by(wl, uid)]
             assert any(map(states.has_quota, mine))
 
     @invariant()

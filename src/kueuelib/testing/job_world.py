@@ -30,7 +30,7 @@ from kueuelib.jobs.contract.commands import (
 )
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.reconcile.matching import by_age, owned_by
+from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.workload import states
@@ -154,7 +154,7 @@ class JobWorld:
         if job is None:
             return Situation(None, self.now, self.settings, orphans=self.workloads)
         uid = job["metadata"]["uid"]
-        owned = tuple(wl for wl in self.workloads if owned_by(wl, uid))
+        owned = tuple(wl for wl in self.workloads if controlled_by(wl, uid))
         return Situation(
             self.integration.job_type(copy.deepcopy(job)),
             self.now,

@@ -20,10 +20,12 @@ from kueuelib.errors import ConfigError, FieldError, InvalidObject, KueuelibErro
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.identifiers import identifier
+from kueuelib.jobs.lookups.stores import owner_uids
 from kueuelib.jobs.pods.compose import Problem, compose
+from kueuelib.jobs.pods.facts import stands_for_group
 from kueuelib.jobs.pods.reading import group_of
 from kueuelib.jobs.pods.single import PodJob
-from kueuelib.jobs.reconcile.matching import by_age, owned_by
+from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.priority import PriorityClasses, resolve
 from kueuelib.jobs.reconcile.workload_build import build_workload
 from kueuelib.workload.states import is_finished
@@ -136,6 +138,12 @@ def _is_called(ref: Mapping[str, Any], kind: str) -> bool:
     return kind in {f"{name}{tail}" for name in (own, f"{own}s") for tail in ("", f".{group}")}
 
 
+def _is_made_for(workload: Obj, uid: str) -> bool:
+    """Whether a raw Workload is that of the object with this UID, or of the group of this pod."""
+    in_group = stands_for_group(workload) and uid in owner_uids(workload)
+    return in_group or controlled_by(workload, uid)
+
+
 def workload_of(obj: Obj, workloads: Sequence[Obj]) -> Obj | None:
     """The raw Workload that stands for a Job or Pod; None when there is none.
 
@@ -147,7 +155,7 @@ def workload_of(obj: Obj, workloads: Sequence[Obj]) -> Obj | None:
         wl
         for wl in workloads
         if wl["metadata"].get("namespace") == meta.get("namespace")
-        and (owned_by(wl, uid) or (prebuilt and wl["metadata"]["name"] == prebuilt))
+        and (_is_made_for(wl, uid) or (prebuilt and wl["metadata"]["name"] == prebuilt))
     )
     live = [wl for wl in owned if not is_finished(wl)]
     return next(reversed(live or list(owned)), None)

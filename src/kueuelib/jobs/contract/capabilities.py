@@ -151,8 +151,8 @@ class ComposableJob(abc.ABC):
     @abc.abstractmethod
     def compose_workload(self) -> Obj | tuple[Command, ...]:
         """The Workload, or what to do if it cannot be made (yet). The framework adds what it lacks:
-        the priority of the job and, unless it names other owners, the job as its controller, with
-        the label and the finalizer that belong to it.
+        the priority of the job, and the job as its controller, with the label and the finalizer
+        that belong to it. No other object may be the controller.
         """
 
     @abc.abstractmethod

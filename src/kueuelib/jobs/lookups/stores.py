@@ -88,7 +88,13 @@ class JobStores:
     namespaces: Store[Obj] | None = None
 
     def workloads_of(self, uid: str) -> tuple[Obj, ...]:
-        """The Workloads that have an owner with this UID."""
+        """The Workloads whose controller has this UID: they were made for this job, or adopted by
+        it.
+        """
+        return tuple(wl for wl in self.workloads_owned_by(uid) if controller_uid(wl) == (uid,))
+
+    def workloads_owned_by(self, uid: str) -> tuple[Obj, ...]:
+        """The Workloads that have an owner with this UID, whether or not they are its own."""
         return tuple(map(internal, self.workloads.by_index(OWNER_UID, uid)))
 
     def workloads_of_name(self, resource: Resource, key: ObjectKey) -> tuple[Obj, ...]:

@@ -196,7 +196,7 @@ def groups_of_parent(stores: JobStores, delta: Delta[Obj], named: Iterable[str])
         named: the names that we give to its groups; others, for example of the Go manager, have
             Workloads that it owns.
     """
-    workloads = stores.workloads_of(delta.last["metadata"]["uid"])
+    workloads = stores.workloads_owned_by(delta.last["metadata"]["uid"])
     groups = dict.fromkeys((*named, *(each["metadata"]["name"] for each in workloads)))
     return [group_key(delta.key.namespace, group) for group in groups]
 

@@ -10,7 +10,7 @@ from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, ObjectKey, controller_of
 from kueuelib.jobs.contract.commands import Wait
 from kueuelib.jobs.lookups.stores import ByName, owner_uids
-from kueuelib.jobs.pods.facts import GroupFacts, stands_for_group
+from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.parents import NO_PARENTS, Parents, parent_of
 from kueuelib.jobs.pods.pod_plan import (
@@ -26,7 +26,7 @@ from kueuelib.jobs.pods.reading import group_of, group_of_key, has_finalizer, wo
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.pods.webhook import left_alone_because
 from kueuelib.jobs.reconcile.executor import Executor
-from kueuelib.jobs.reconcile.matching import by_age, owned_by
+from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.plan import NAMESPACE_RETRY, plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.jobs.reconcile.self_wired import Parts
@@ -130,14 +130,14 @@ class PodReconciler:
             self._vanished.forget(key)
             return plan(attrs.evolve(self._situation(key.namespace), orphans=by_age(named)))
         uid = pod["metadata"]["uid"]
-        workloads = by_age(w for w in stores.workloads_of(uid) if not stands_for_group(w))
+        workloads = by_age(stores.workloads_of(uid))
         again = self._again(key, uid, present=bool(workloads))
         ours = workloads or self._is_ours(pod, key.namespace)
         situation = attrs.evolve(
             self._situation(key.namespace, again),
             job=PodJob(pod, workloads[0] if workloads else None) if ours else None,
             workloads=workloads,
-            orphans=by_age(workload for workload in named if not owned_by(workload, uid)),
+            orphans=by_age(workload for workload in named if not controlled_by(workload, uid)),
             ancestor=self._parts.owners.ancestor_of(pod, key.namespace),
         )
         return plan_pod(situation)

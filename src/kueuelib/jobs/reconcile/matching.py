@@ -24,10 +24,10 @@ from kueuelib.jobs.reconcile.written import as_written
 from kueuelib.workload import states
 
 
-def owned_by(workload: Mapping[str, Any], uid: str) -> bool:
-    """Whether an owner reference holds the UID."""
-    refs = workload["metadata"].get("ownerReferences") or ()
-    return any(ref.get("uid") == uid for ref in refs)
+def controlled_by(workload: Mapping[str, Any], uid: str) -> bool:
+    """Whether the controller reference of a Workload holds the UID."""
+    ref = controller_of(workload)
+    return ref is not None and ref.get("uid") == uid
 
 
 def by_age(workloads: Iterable[Obj]) -> tuple[Obj, ...]:
@@ -150,7 +150,7 @@ def match_prebuilt(situation: Situation, job: GenericJob) -> Matching:
 def own_workloads(situation: Situation, job: GenericJob) -> tuple[Obj, ...]:
     """The Workloads that were made for a job, and the prebuilt one that it has adopted.
 
-    Others may refer to the job, too: for example those of a controller that queues the job itself.
+    The job may be the controller of others, too: for example those of a program that queues it.
     One that only others keep, with their finalizers, is no longer ours.
     """
     return tuple(wl for wl in situation.workloads if _is_own(job, wl) and not _is_let_go(wl))
@@ -169,6 +169,5 @@ def _is_own(job: GenericJob, workload: Obj) -> bool:
 
 
 def is_controlled_by(workload: Mapping[str, Any], job: GenericJob) -> bool:
-    """Whether the controller reference of a Workload holds the job's UID."""
-    ref = controller_of(workload)
-    return ref is not None and ref.get("uid") == job.uid
+    """Whether the job is the controller of a Workload."""
+    return controlled_by(workload, job.uid)

@@ -14,7 +14,7 @@ from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.referred import Referred
 from kueuelib.jobs.lookups.stores import ByName, JobStores
 from kueuelib.jobs.reconcile.executor import Executor
-from kueuelib.jobs.reconcile.matching import by_age, owned_by
+from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.jobs.reconcile.situation import Situation
@@ -123,7 +123,7 @@ class JobReconciler:
             orphans=by_age(
                 wl
                 for wl in by_name
-                if not owned_by(wl, job.uid) and _is_controller(integration, key.name, wl)
+                if not controlled_by(wl, job.uid) and _is_controller(integration, key.name, wl)
             ),
             prebuilt=stores.workload(ObjectKey(key.namespace, prebuilt)) if prebuilt else None,
             ancestor=self._owners.ancestor_of(raw, key.namespace),

@@ -26,7 +26,7 @@ class Situation:
         job: the job; None when it is gone.
         now: seconds since the epoch.
         settings: the configuration.
-        workloads: those whose owner references hold the job's UID, oldest first.
+        workloads: those whose controller is the job, oldest first.
         orphans: those of a deleted owner with the job's name and kind.
         prebuilt: the one that the job's label names, if it exists.
         ancestor: the object that is queued instead of the job; None if the job stands for itself.

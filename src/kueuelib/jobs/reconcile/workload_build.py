@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kueuelib.api.kinds import PRIORITY_CLASSES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
+from kueuelib.api.kinds import PODS, PRIORITY_CLASSES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from kueuelib.api.made_from import MADE_FROM
-from kueuelib.api.meta import Obj, annotations_of
+from kueuelib.api.meta import Obj, annotations_of, controller_of
 from kueuelib.api.names import (
     ADMISSION_GATED_BY,
     IN_USE_FINALIZER,
@@ -16,6 +16,7 @@ from kueuelib.api.names import (
     is_label_value,
     workload_name,
 )
+from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract.capabilities import ComposableJob
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
@@ -77,11 +78,20 @@ def build_workload(
 
 
 def as_own(job: GenericJob, composed: Obj) -> Obj:
-    """A composed Workload with what shows that it stands for the job; the same object if the kind
-    gives it other owners.
+    """A composed Workload with what shows that it stands for the job; the same object for a group
+    of pods, which is no object that could control it.
+
+    Raises:
+        InvalidJob: it has another controller.
     """
-    refs = composed["metadata"].get("ownerReferences") or ()
-    return composed if refs and not _controls(job, refs) else adopt(job, composed)
+    if job.resource == PODS:
+        return composed
+    ref = controller_of(composed)
+    if ref is not None and ref.get("uid") != job.uid:
+        where = f"{type(job).__name__}.compose_workload()"
+        problem = f"makes the {ref['kind']} {ref['name']} the controller of the Workload"
+        raise InvalidJob(where, f"{problem}: that is the job itself")
+    return adopt(job, composed)
 
 
 def adopt(job: GenericJob, workload: Obj) -> Obj:
@@ -91,7 +101,8 @@ def adopt(job: GenericJob, workload: Obj) -> Obj:
     meta = dict(workload["metadata"])
     refs = meta.get("ownerReferences") or ()
     if not _controls(job, refs):
-        meta["ownerReferences"] = [*refs, owner_reference(job)]
+        others = [ref for ref in refs if ref.get("uid") != job.uid]
+        meta["ownerReferences"] = [*others, owner_reference(job)]
     if is_label_value(job.uid):
         meta["labels"] = {**(meta.get("labels") or {}), JOB_UID_LABEL: job.uid}
     if IN_USE_FINALIZER not in (meta.get("finalizers") or ()):

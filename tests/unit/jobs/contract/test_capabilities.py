@@ -397,10 +397,17 @@ def test_a_composed_workload_gets_what_shows_that_it_is_that_of_its_job(owned):
     }
 
 
-def test_a_composed_workload_of_other_owners_stays_as_it_is():
-    others = {"ownerReferences": [{"kind": "Pod", "name": "p", "uid": "p"}]}
-    create, _ = plan(flock(training(meta=others)))
-    assert create.obj["metadata"] == {"name": "flock", "namespace": "ns", **others}
+def test_a_composed_workload_may_have_more_owners_but_no_other_controller():
+    plain = {"apiVersion": "example.com/v1", "kind": "Training", "name": "t", "uid": "u"}
+    member = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p"}
+    create, _ = plan(flock(training(meta={"ownerReferences": [plain, member]})))
+    controller = {**plain, "controller": True, "blockOwnerDeletion": True}
+    assert create.obj["metadata"]["ownerReferences"] == [member, controller]
+    left = flock(training(labels={"ours": "no"}), create.obj)
+    assert Delete(WORKLOADS, create.obj) in plan(left)
+    told, again = plan(flock(training(meta={"ownerReferences": [{**member, "controller": True}]})))
+    assert "compose_workload(): makes the Pod p the controller" in told.message
+    assert again.seconds == INVALID_RETRY
 
 
 def test_a_flock_that_leaves_its_queue_loses_its_workload():

@@ -8,7 +8,13 @@ from kueuelib.jobs.catalog.batch import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.default_queues import DefaultQueues, with_default_queue
 from kueuelib.jobs.lookups.owners import Owners
-from kueuelib.jobs.lookups.stores import OWNER_NAME, OWNER_UID, JobStores, owner_names, owner_uids
+from kueuelib.jobs.lookups.stores import (
+    OWNER_NAME,
+    OWNER_UID,
+    JobStores,
+    owner_names,
+    owner_uids,
+)
 from kueuelib.jobs.pods.statefulset import STATEFULSET
 from kueuelib.machinery.store import Store
 
@@ -67,6 +73,13 @@ def test_a_child_waits_for_the_workload_of_its_owner(build, admitted):
     found = ask(owners([parent], [workload]), child_of(build, parent))
     assert found.admitted is admitted
     assert found.name == "Job ns/job"
+
+
+def test_a_workload_that_only_refers_to_an_owner_admits_no_child(build):
+    parent = build.job()
+    workload = build.workload(parent, admitted=True)
+    del workload["metadata"]["ownerReferences"][0]["controller"]
+    assert ask(owners([parent], [workload]), child_of(build, parent)).admitted is False
 
 
 def test_a_child_of_a_queued_owner_without_a_workload_waits(build):

@@ -231,7 +231,7 @@ def test_the_parent_is_found_by_the_pods_or_by_the_workload(pods: Any) -> None:
 
 def test_groups_that_the_go_manager_named_by_uid_follow_their_stateful_set() -> None:
     owned = {"uid-s": ({"metadata": {"name": "statefulset-s-0f3a1"}},)}
-    stores = cast("JobStores", SimpleNamespace(workloads_of=owned.__getitem__))
+    stores = cast("JobStores", SimpleNamespace(workloads_owned_by=owned.__getitem__))
     change = Delta(DeltaKind.UPDATED, ObjectKey("ns", "s"), stateful_set(), stateful_set(0))
     keys = groups_of_parent(stores, change, [group_name("s")])
     assert keys == [group_key("ns", group_name("s")), group_key("ns", "statefulset-s-0f3a1")]

@@ -151,3 +151,22 @@ def test_a_job_that_was_recreated_takes_no_workload_of_the_last_one(build, life)
     commands = plan(made.observe(KEY, job))
     assert [type(one) for one in commands] == [DropFinalizer, Create, Emit]
     assert commands[1].obj["metadata"]["ownerReferences"][0]["uid"] == "u"
+
+
+@pytest.mark.parametrize("life", [{}, {"admitted": True}, {"finished": True}])
+@pytest.mark.parametrize("controller", [True, False], ids=["of another job", "of nobody"])
+def test_a_workload_that_only_refers_to_a_job_is_not_its_workload(build, controller, life):
+    """Such as the prebuilt one of another job, which goes with both."""
+    made = reconciler()
+    job = made._stores.jobs["batch/job"].get(KEY)
+    other = build.job(meta={"name": "other", "uid": "other"})
+    workload = build.workload(other, name="a", **life)
+    plain = {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "u"}
+    refs = workload["metadata"]["ownerReferences"] if controller else []
+    workload["metadata"]["ownerReferences"] = [plain, *refs]
+    made._stores.workloads.put(key_of(workload), workload)
+    commands = plan(made.observe(KEY, job))
+    assert [type(one) for one in commands] == [Create, Emit]
+    deleted = {**job, "metadata": {**job["metadata"], "deletionTimestamp": "t"}}
+    assert plan(made.observe(KEY, deleted)) == ()
+    assert plan(made.observe(KEY, None)) == ()
