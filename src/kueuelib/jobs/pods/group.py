@@ -366,10 +366,11 @@ class PodGroup(
         count = self.roster.missing(self.roles.counts)
         if any(is_fast(each.pod) and each.fills for each in self.roster.kept):
             count = 0
-        noun = "pod" if count == 1 else "pods"
         if not count:
             return self.judgement.incomplete
-        return f"The group waits for {count} {noun} to be replaced"
+        if problem := self.judgement.problem:
+            return f"Pod {problem.pod['metadata']['name']}: {problem.message}"
+        return f"The group waits for {count} pod{'s' * (count > 1)} to be replaced"
 
     def after_release(self, workload: Obj, now: float) -> Obj:
         """Keep the Workload out of its queue until the pods exist again."""

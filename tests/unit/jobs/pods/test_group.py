@@ -152,6 +152,20 @@ def test_eight_shapes_are_the_most(pods, shapes, made):
         assert "9 different shapes, more than the 8" in event.message
 
 
+def test_a_waiting_group_with_nine_shapes_says_why_it_waits(pods):
+    found = [pods.waiting(f"p{i}", group="group", total=9) for i in range(9)]
+    workload = pods.composed(*found)
+    for number, pod in enumerate(found):
+        pod["spec"]["nodeSelector"] = {"number": str(number)}
+    renamed = [each.new for each in of(Change, pods.plan(*found, workload=workload))]
+    assert len(renamed) == 9
+    commands = pods.plan(*renamed, workload=workload)
+    assert ("p0", "ErrWorkloadCompose") in events(commands)
+    (patch,) = of(PatchStatus, commands)
+    (requeued,) = [c for c in patch.status["conditions"] if c["type"] == "Requeued"]
+    assert requeued["message"].startswith("Pod p0: The pods of the group have 9 different shapes")
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
