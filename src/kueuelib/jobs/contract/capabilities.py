@@ -100,8 +100,13 @@ class JobWithSkip(abc.ABC):
     @abc.abstractmethod
     def skip(self) -> bool:
         """Whether to leave the object alone. A waiting job then loses its Workload; a running one
-        keeps it until its end or its eviction.
+        keeps it until its end or its eviction. Its children do not wait for it.
         """
+
+
+def is_skipped(job: object) -> bool:
+    """Whether the kind of a job leaves it alone."""
+    return isinstance(job, JobWithSkip) and job.skip()
 
 
 class JobWithPriorityClass(abc.ABC):

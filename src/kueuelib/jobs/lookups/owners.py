@@ -18,6 +18,8 @@ from kueuelib.api.meta import (
     labels_of,
 )
 from kueuelib.api.names import DEFAULT_PRIORITY_CLASS, PARENT_WORKLOAD, QUEUE_LABEL
+from kueuelib.errors import InvalidObject
+from kueuelib.jobs.contract.capabilities import is_skipped
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.default_queues import DefaultQueues
@@ -62,7 +64,8 @@ class _Owner:
     Attributes:
         object: raw, at least its metadata.
         kind: for people.
-        queueable: whether objects of its kind are queued, here or by another process.
+        queueable: whether objects of its kind are queued, here or by another process, and the kind
+            does not skip this one.
     """
 
     object: Mapping[str, Any]
@@ -217,7 +220,9 @@ class Owners:
         integration = self._integration(ref)
         if integration is not None:
             stored = self._stored(integration, ref, namespace)
-            return None if stored is None else _Owner(stored, ref["kind"], queueable=True)
+            if stored is None:
+                return None
+            return _Owner(stored, ref["kind"], queueable=not _is_skipped(integration, stored))
         owner = None if self._foreign is None else self._foreign.get(ref)
         if owner is None:
             return None
@@ -255,3 +260,13 @@ class Owners:
     @staticmethod
     def _admits(workloads: Sequence[Obj | None]) -> bool:
         return any(states.is_admitted(workload) for workload in workloads if workload is not None)
+
+
+def _is_skipped(integration: Integration, owner: Obj) -> bool:
+    job = integration.job_type(owner)
+    try:
+        return is_skipped(job)
+    except InvalidObject:  # the object does not fit its class
+        from kueuelib.jobs.contract.loose_objects import read_loosely
+
+        return is_skipped(read_loosely(job))

@@ -12,7 +12,7 @@ from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import Obj
 from kueuelib.api.names import PARENT_WORKLOAD, REASON_OUT_OF_SYNC
 from kueuelib.errors import InvalidJob, InvalidObject
-from kueuelib.jobs.contract.capabilities import JobWithSkip, Matching, StopReason
+from kueuelib.jobs.contract.capabilities import Matching, StopReason, is_skipped
 from kueuelib.jobs.contract.commands import WARNING, Change, Emit, Wait
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.lookups.owners import Ancestor
@@ -65,7 +65,7 @@ def _plan_object(situation: Situation, job: GenericJob) -> Commands:
     if job.is_deleted:
         gone = tuple(c for workload in situation.workloads for c in release(workload))
         return (*gone, *finalize(job))
-    skipped = isinstance(job, JobWithSkip) and job.skip()
+    skipped = is_skipped(job)
     if skipped and not situation.workloads:
         return ()
     if situation.namespace_labels is None:

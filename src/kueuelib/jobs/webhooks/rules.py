@@ -17,7 +17,7 @@ from kueuelib.api.names import (
 )
 from kueuelib.api.validation.gates import GATES_PATH, gate_errors
 from kueuelib.errors import FieldError
-from kueuelib.jobs.contract.capabilities import JobWithSkip
+from kueuelib.jobs.contract.capabilities import is_skipped
 from kueuelib.jobs.contract.field_rules import (
     IMMUTABLE,
     NO_SUBDOMAIN,
@@ -56,7 +56,7 @@ def default_job(
     job = integration.job_type(obj)
     if has_ancestor or not settings.manages(job.queue_name, namespace_labels):
         return obj
-    if isinstance(job, JobWithSkip) and job.skip():
+    if is_skipped(job):
         return obj
     if default_class:
         obj = with_default_class(obj)

@@ -17,7 +17,7 @@ from kueuelib.api.missing_features import (
     sentence,
 )
 from kueuelib.errors import InvalidJob
-from kueuelib.jobs.contract.capabilities import JobWithSkip
+from kueuelib.jobs.contract.capabilities import is_skipped
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
@@ -79,7 +79,7 @@ class JobWebhook:
         namespace = request.namespace
         has_ancestor = self._owners.is_child(obj, namespace)
         job = self._integration.job_type(obj)
-        skipped = isinstance(job, JobWithSkip) and job.skip()
+        skipped = is_skipped(job)
         named = obj
         if not has_ancestor and not skipped:
             named = self._owners.queued_by_default(obj, namespace)
@@ -101,7 +101,7 @@ class JobWebhook:
         job, namespace = self._integration.job_type(made), request.namespace
         labels = self._stores.namespace_labels(namespace)
         if self._settings.manages(job.queue_name, labels) and not (
-            self._owners.is_child(made, namespace) or (isinstance(job, JobWithSkip) and job.skip())
+            self._owners.is_child(made, namespace) or is_skipped(job)
         ):
             yield from warnings_about(asked_by_job(job, self._settings))
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from kueuelib.api.meta import ObjectKey, key_of
 from kueuelib.api.names import PARENT_WORKLOAD
+from kueuelib.jobs import BatchJob, JobWithSkip
 from kueuelib.jobs.catalog.batch import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.default_queues import DefaultQueues, with_default_queue
@@ -36,13 +38,12 @@ def store(*objs):
     return found
 
 
-def owners(jobs=(), workloads=(), settings=None, classes=()):
+def owners(jobs=(), workloads=(), settings=None, classes=(), kinds=(BATCH_JOB, STATEFULSET)):
     indexed = Store({OWNER_UID: owner_uids, OWNER_NAME: owner_names})
     for workload in workloads:
         indexed.put(key_of(workload), workload)
     named = store(*({"metadata": {"name": name}} for name in classes))
     stores = JobStores({"batch/job": store(*jobs)}, indexed, store(), named, store())
-    kinds = [BATCH_JOB, STATEFULSET]
     return Owners(kinds, stores, settings or JobSettings(), default_queues=Everywhere())
 
 
@@ -93,6 +94,24 @@ def test_an_owner_that_is_not_queued_does_not_count(build):
     assert ask(owners([parent]), child) is None
     everything = JobSettings(manage_jobs_without_queue_name=True)
     assert ask(owners([parent], settings=everything), child).admitted is False
+
+
+class Skipping(BatchJob, JobWithSkip):
+    def skip(self):
+        return self.spec.get("parallelism") == 0
+
+
+def test_an_owner_that_its_kind_skips_does_not_count(build):
+    """It gets no Workload, so its children would never run."""
+    kind = attrs.evolve(BATCH_JOB, job_type=Skipping)
+    top = build.job(meta={"name": "top", "uid": "top-uid"})
+    for skipped in (True, False):
+        parent = child_of(build, top, "parent", parallelism=0 if skipped else 1)
+        parent["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "main"}
+        for jobs, found in (([parent], None), ([parent, top], "Job ns/top")):
+            asked = owners(jobs, kinds=[kind]).ancestor_of(child_of(build, parent), "ns")
+            wanted = found if skipped or found else "Job ns/parent"
+            assert (asked and asked.name) == wanted
 
 
 def test_an_owner_of_the_same_name_and_another_uid_does_not_count(build):
