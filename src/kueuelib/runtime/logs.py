@@ -175,7 +175,7 @@ def _redirect_standard_library(shared: list[Any], render: Any, target: TextIO, l
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(max(level, logging.WARNING) if level > logging.DEBUG else logging.INFO)
+    root.setLevel(level)
 
 
 def _logger_name(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

@@ -7,9 +7,11 @@ tests, do not interfere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 
 import attrs
 from prometheus_client import (
+    REGISTRY,
     CollectorRegistry,
     Counter,
     Gauge,
@@ -282,6 +284,15 @@ class RestMetrics:
         if wait is None:
             wait = self._waits[verb, host] = self._throttled.labels(verb, host).observe
         wait(seconds)
+
+
+@cache
+def process_telemetry() -> Telemetry:
+    """The metrics of an operator, beside what its author registers with prometheus_client.
+
+    There is one for each process, because the names of a registry are unique.
+    """
+    return Telemetry(REGISTRY)
 
 
 class _Queues:

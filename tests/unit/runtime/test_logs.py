@@ -158,3 +158,18 @@ def test_a_program_without_a_wish_gets_lines_for_people(capsys):
     assert out == ""
     assert "why=because" in err
     assert "not shown" not in err
+
+
+@pytest.mark.parametrize(("level", "heard"), [("debug", 3), ("info", 2), ("warning", 1)])
+def test_the_lines_of_an_author_have_the_level_of_the_program(level, heard):
+    forget_configuration()
+    stream = io.StringIO()
+    configure("json", level, stream)
+    logging.debug("one")  # noqa: LOG015 - as authors write it
+    logging.getLogger("greeter").info("two")
+    with run_of("greetings", "ns/name"):
+        logging.getLogger("greeter").warning("three")
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == heard
+    assert '"controller":"greetings"' in lines[-1]
+    assert '"key":"ns/name"' in lines[-1]

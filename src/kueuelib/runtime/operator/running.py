@@ -29,7 +29,7 @@ from kueuelib.runtime.namespace import own_namespace
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.hooks import serve_hooks, trusting
 from kueuelib.runtime.operator.reconciling import controller_for
-from kueuelib.runtime.telemetry import RestMetrics, Telemetry
+from kueuelib.runtime.telemetry import RestMetrics, Telemetry, process_telemetry
 from kueuelib.runtime.webhook.certs import service_names
 from kueuelib.runtime.webhook.serving import WEBHOOK, add_webhook_server
 
@@ -75,7 +75,7 @@ async def serve(
     Args:
         operator: the declaration.
         options: how it runs.
-        telemetry: where to report.
+        telemetry: where to report; None: beside the metrics of prometheus_client's registry.
 
     Raises:
         ConfigError: there is no usable configuration or no server, an address cannot be bound, or a
@@ -83,7 +83,7 @@ async def serve(
     """
     lease = ObjectKey(options.namespace or own_namespace("default"), operator.name)
     election = ElectionOptions(lease=lease, identity=default_identity(), release_on_cancel=True)
-    once = partial(_serve_once, operator, options, election, telemetry or Telemetry())
+    once = partial(_serve_once, operator, options, election, telemetry or process_telemetry())
     listening = [
         (options.health_address, HEALTH),
         (options.metrics_address, METRICS),
