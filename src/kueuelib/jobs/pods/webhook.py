@@ -67,7 +67,7 @@ class PodWebhook:
 
     def warn(self, made: Obj, _: AdmissionRequest) -> Iterator[str]:
         """A warning if a new pod is queued and asks for missing features."""
-        if is_managed(made):
+        if has_finalizer(made):
             admits_claims = self._parts.settings.admits_claims
             asked = asked_by_template(DEFAULT_POD_SET, made, admits_claims=admits_claims)
             yield from warnings_about(asked)

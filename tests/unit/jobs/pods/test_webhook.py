@@ -8,12 +8,13 @@ from types import SimpleNamespace
 import attrs
 import pytest
 
+from kueuelib.api.meta import ObjectKey
 from kueuelib.api.names import GROUP_LABEL
 from kueuelib.errors import Unavailable
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.settings import JobSettings, PodSettings
 from kueuelib.jobs.lookups.owners import Owners
-from kueuelib.jobs.lookups.stores import JobStores
+from kueuelib.jobs.lookups.stores import OWNER_UID, JobStores, owner_uids
 from kueuelib.jobs.pods import integration
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.marks import gated
@@ -109,12 +110,55 @@ def test_only_pods_that_were_queued_before_their_owner_keep_their_marks(pods, fi
     assert judged(hook, pods.raw(**{"labels": MARKED, **fields}, meta=OWNED, **running), old).errors
 
 
+async def test_a_pod_is_judged_when_its_owners_are_known(pods):
+    above = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "uid-r"}
+    pod = pods.raw(group="g", meta={"ownerReferences": [{**above, "controller": True}]})
+    request = AdmissionRequest("uid", "CREATE", namespace="ns", object=pod)
+    job = pods.raw("j")
+    job["metadata"]["uid"] = "uid-j"
+    read = {}
+
+    class Foreign:
+        def get(self, ref):
+            return read.get(ref["uid"])
+
+        async def learn(self, ref, namespace):
+            read["uid-r"] = {"metadata": {"name": "r", "uid": "uid-r", **OWNED}}
+            return read["uid-r"]
+
+    class Server(dict):
+        def admit(self, path, handler, shapes, at_once):
+            self[path] = (handler, at_once)
+
+    hook, server = webhook(parents=PARENTS), Server()
+    jobs = {"batch/job": Store()}
+    jobs["batch/job"].put(ObjectKey("ns", "j"), job)
+    stores = attrs.evolve(hook._parts.stores, jobs=jobs, workloads=Store({OWNER_UID: owner_uids}))
+    hook._parts.owners = Owners([POD, *PARENTS], stores, SETTINGS, Foreign())
+    hook.register(server)
+    handler, at_once = server[hook.validate_path]
+    assert at_once(request) is None
+    assert (await handler(request))["allowed"]
+    read["uid-r"]["metadata"]["ownerReferences"] = []
+    assert judged(hook, pod).errors
+
+
 def test_a_pod_that_is_left_alone_in_spite_of_its_mark_is_warned_of(pods):
     (text,) = judged(webhook(parents=PARENTS), pods.raw(labels=MARKED, meta=OWNED)).warnings
     assert "its owner is managed" in text
     (text,) = judged(webhook(OTHERS), pods.raw(labels={**MARKED, "sys": "yes"})).warnings
     assert "podOptions" in text
     assert not judged(webhook(), pods.raw(labels=MARKED, meta=OWNED)).warnings
+
+
+def test_only_a_pod_that_is_queued_is_said_to_wait_for_missing_features(pods):
+    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
+    pod = pods.raw(labels=MARKED, meta=OWNED, resourceClaims=claims)
+    request = AdmissionRequest("uid", "CREATE", namespace="ns", object=pod)
+    alone, hook = webhook(parents=PARENTS), webhook()
+    assert not [*alone.warn(alone.mutate(pod, request), request)]
+    (text,) = hook.warn(hook.mutate(pod, request), request)
+    assert text.startswith("it will wait")
 
 
 def test_the_role_hash_of_a_user_is_not_believed(pods):
