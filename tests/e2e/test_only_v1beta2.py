@@ -15,6 +15,7 @@ from real_plane import lacking, real_cluster
 from rest import JOBS, KUEUE, WORKLOADS, Obj, Rest, eventually
 from warm import Processes, kueuelib
 
+from kueuelib import State, sync
 from kueuelib.api.crd import all_crds
 from kueuelib.testing.processes import LocalCluster
 
@@ -34,6 +35,15 @@ def without_v1beta1(crd: Obj) -> Obj:
     (version,) = (each for each in crd["spec"]["versions"] if each["name"] == "v1beta2")
     spec = {**crd["spec"], "versions": [version], "conversion": {"strategy": "None"}}
     return {**crd, "spec": spec}
+
+
+def job_of(name: str, *, seconds: int = 1000) -> Obj:
+    notes = {"kueuelib.dev/run-seconds": str(seconds)}
+    spec = {"restartPolicy": "Never", "containers": [container()]}
+    template = {"metadata": {"annotations": notes}, "spec": spec}
+    meta = {"name": name, "namespace": "default", "labels": {QUEUE: "main"}}
+    head = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta}
+    return {**head, "spec": {"suspend": True, "template": template}}
 
 
 class Place:
@@ -61,12 +71,7 @@ class Place:
         eventually(lambda: self.rest.create(path, {"apiVersion": group, **obj}))
 
     def job(self, name: str, *, seconds: int = 1000) -> None:
-        notes = {"kueuelib.dev/run-seconds": str(seconds)}
-        spec = {"restartPolicy": "Never", "containers": [container()]}
-        template = {"metadata": {"annotations": notes}, "spec": spec}
-        meta = {"name": name, "labels": {QUEUE: "main"}}
-        head = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta}
-        self.rest.create(JOBS, {**head, "spec": {"suspend": True, "template": template}})
+        self.rest.create(JOBS, job_of(name, seconds=seconds))
 
     def runs(self, name: str) -> bool:
         return self.rest.get(f"{JOBS}/{name}")["spec"]["suspend"] is False
@@ -112,6 +117,9 @@ def ask_everything(place: Place) -> None:
     done = place.command("doctor", "--before-migration", "-o", "json")
     assert done.returncode in (0, 4), done.stderr
     assert json.loads(done.stdout)["notSeen"] == []
+    dump = place.run("apiserver", "dump")
+    assert "kind: ClusterQueue" in dump
+    assert "apiVersion: kueue.x-k8s.io/v1beta1" not in dump
 
 
 def test_everything_works_with_one_version_and_after_the_other_has_come(place: Place) -> None:
@@ -124,7 +132,10 @@ def test_everything_works_with_one_version_and_after_the_other_has_come(place: P
     eventually(lambda: "succeeded" in place.rest.get(f"{JOBS}/first")["status"])
     place.job("second")
     eventually(lambda: place.runs("second"))
-    place.job("third")
+    kubeconfig = str(place.cluster.kubeconfig)
+    job = job_of("third")
+    handle = sync.submit(job, queue="main", kubeconfig=kubeconfig)
+    assert next(sync.watch(handle, kubeconfig=kubeconfig)).state is State.QUEUED
     assert eventually(lambda: "third" in place.run("pending", "-A"))
     ask_everything(place)
     with pytest.raises(httpx.HTTPStatusError):
