@@ -43,11 +43,17 @@ class Managers:
     """The two managers, which serve their webhooks at the same address, one at a time."""
 
     def __init__(
-        self, plane: Plane, rest: Rest, folder: Path, frameworks: tuple[str, ...] = FRAMEWORKS
+        self,
+        plane: Plane,
+        rest: Rest,
+        folder: Path,
+        frameworks: tuple[str, ...] = FRAMEWORKS,
+        gates: tuple[str, ...] = (),
     ) -> None:
         self._plane = plane
         self.rest = rest
         self._folder = folder
+        self._gates = gates
         self._config = {**CONFIG, "integrations": {"frameworks": list(frameworks)}}
         self._port = free_port()
         self._found = go_manager.certificates()
@@ -78,10 +84,11 @@ class Managers:
         }
         config = self._folder / "go.yaml"
         config.write_text(yaml.safe_dump(content))
+        opened = [f"{gate}=true" for gate in self._gates]
         command = [
             str(folder / go_manager.PROGRAM),
             f"--config={config}",
-            "--feature-gates=VisibilityOnDemand=false",
+            "--feature-gates=" + ",".join(["VisibilityOnDemand=false", *opened]),
         ]
         env = {**os.environ, "KUBECONFIG": str(self._plane.kubeconfig)}
         with (self._folder / "go.log").open("ab") as log:
@@ -116,6 +123,7 @@ class Managers:
         probes = free_port()
         content = {
             **self._config,
+            "featureGates": dict.fromkeys(self._gates, True),
             "health": {"healthProbeBindAddress": f"127.0.0.1:{probes}"},
             "webhook": {"host": "127.0.0.1", "port": self._port},
         }
