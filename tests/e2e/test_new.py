@@ -46,10 +46,25 @@ def test_a_new_project_says_how_it_gets_into_a_cluster(kind: str, tmp_path: Path
     printed = [*yaml.safe_load_all(done.stdout)]
     (pod,) = (each["spec"]["template"]["spec"] for each in printed if each["kind"] == "Deployment")
     assert pod["containers"][0]["image"] == "my-thing:1"
+    refused = kueuelib("manifests", folder / "my_thing.py", "--image", "My:1")
+    assert refused.returncode == 2
+    assert "--image 'My:1': is not the name of an image" in refused.stderr
     if kind == "check":  # it has a release function, for which the library patches Workloads
         rules = [rule for each in printed for rule in each.get("rules", ())]
         (verbs,) = (rule["verbs"] for rule in rules if rule["resources"] == ["workloads"])
         assert "patch" in verbs
+
+
+@pytest.mark.parametrize("name", ["a-thing", "my-thing"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_project_is_formatted_and_sorted(kind: str, name: str, tmp_path: Path) -> None:
+    run(kind, name, tmp_path)
+    for words in (("check", "--select", "E,F,I,UP,B"), ("format", "--check")):
+        command = [sys.executable, "-m", "ruff", *words, "--isolated", "."]
+        done = subprocess.run(
+            command, cwd=tmp_path / name, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,6 +9,7 @@ from kueuelib.api.crd import to_yaml
 from kueuelib.api.kinds import MANAGER_NAMESPACE
 from kueuelib.api.meta import Obj
 from kueuelib.app.check_manifests import check_manifests, check_plugin_manifests
+from kueuelib.app.deployment import checked_image
 from kueuelib.app.installation import checked_url
 from kueuelib.app.operators import operator_manifests
 from kueuelib.app.own_manifests import plugin_manifests, process_manifests
@@ -31,7 +32,8 @@ def run(
     Raises:
         ConfigError: there is nothing to run, an option does not fit, or the URL is not valid.
     """
-    objects = _manifests(references, namespace, image, checked_url(webhook_url), plugin=plugin)
+    image, url = checked_image(image), checked_url(webhook_url)
+    objects = _manifests(references, namespace, image, url, plugin=plugin)
     sys.stdout.write("---\n".join(to_yaml(obj) for obj in objects))
 
 
