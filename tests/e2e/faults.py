@@ -201,11 +201,11 @@ def foreign(name: str, url: str, **fields: Any) -> Obj:
     }
 
 
-def deployment(name: str, image: str, *args: str) -> Obj:
+def deployment(name: str, image: str, *args: str, replicas: int = 1) -> Obj:
     labels = {"app": name}
     pod = {"containers": [{"name": "manager", "image": image, "args": list(args)}]}
     spec = {
-        "replicas": 1,
+        "replicas": replicas,
         "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": pod},
     }

@@ -57,17 +57,26 @@ _UNSTEADY = ("Event", "Lease", "SelfSubjectReview", "ComponentStatus", "Endpoint
 _OF_SERVER = ("managedFields", "resourceVersion", "generation", "creationTimestamp")
 
 
-class Later:
-    """A clock that is late, so that nothing is too young to be reported."""
+@attrs.frozen
+class LateClock:
+    """A clock that is late.
+
+    Attributes:
+        seconds: by how much.
+        haste: the part of a pause that is not waited for, from 0 to 1.
+    """
+
+    seconds: float
+    haste: float
 
     def now(self) -> float:
-        return SYSTEM_CLOCK.now() + LATER
+        return SYSTEM_CLOCK.now() + self.seconds
 
     def monotonic(self) -> float:
         return SYSTEM_CLOCK.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        await SYSTEM_CLOCK.sleep(seconds / 5)  # whoever asks does so until the answer is right
+        await SYSTEM_CLOCK.sleep(seconds * (1 - self.haste))
 
 
 @attrs.frozen
@@ -89,30 +98,39 @@ class Installed:
 
     # ---- what doctor says
 
-    def report(self, *, later: bool = True) -> Report:
+    def found(self, late: float = LATER, haste: float = 0.8) -> dict[tuple[str, str], Finding]:
+        """What is found, by check and object.
+
+        Args:
+            late: how many seconds from now.
+            haste: as of a clock, for somebody who asks until the answer is right.
+        """
+        clock = LateClock(late, haste)
+
         async def examined() -> Report:
             async with await connect(self.cluster.kubeconfig) as client:
                 running = await running_configuration(client, None)
-                clock = Later() if later else SYSTEM_CLOCK
                 return await examine_twice(
                     lambda: read(client, running.configuration, now=clock.now()), clock
                 )
 
-        return asyncio.run(examined())
-
-    def found(self, *, later: bool = True) -> dict[tuple[str, str], Finding]:
-        findings = self.report(later=later).findings
+        findings = asyncio.run(examined()).findings
         return {(name, str(one.subject)): one for name, one in findings}
 
     # ---- what is stored
 
     def objects(self) -> dict[str, Obj]:
-        """Every object without its status, by kind, namespace and name."""
+        """Every object without its status, by kind, namespace and name.
+
+        Entries of webhooks are sorted: the manager and `install` write them in different orders.
+        """
         found = {}
         for path, kind in self._collections():
             for obj in self.rest.items(path):
                 meta = {key: one for key, one in obj["metadata"].items() if key not in _OF_SERVER}
-                found[f"{kind} {key_of(obj)}"] = {**obj, "metadata": meta, "status": None}
+                entries = sorted(obj.get("webhooks") or (), key=lambda one: str(one["name"]))
+                parts = {"metadata": meta, "status": None, "webhooks": entries}
+                found[f"{kind} {key_of(obj)}"] = {**obj, **parts}
         return found
 
     def _collections(self) -> Iterator[tuple[str, str]]:

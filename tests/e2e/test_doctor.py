@@ -782,30 +782,3 @@ def test_a_manager_with_rights_of_its_own_is_told_what_it_lacks(
     others = json.loads(doctor(kubeconfig, "-o", "json").stdout)["notChecked"]
     (why,) = [one["why"] for one in others if one["check"] == "permissions"]
     assert "subjectaccessreviews" in why
-
-
-def test_a_half_installed_cluster_is_told_part_by_part(tmp_path: Path) -> None:
-    with BackgroundServer() as server:
-        kubeconfig = server.write_kubeconfig(tmp_path / "kc")
-        with Rest(kubeconfig) as rest:
-            for definition in all_crds()[1:]:
-                definition["spec"]["conversion"] = {"strategy": "None"}
-                rest.create(CRDS, definition)
-        done = doctor(kubeconfig, "-o", "json")
-    assert done.returncode == 4, done.stderr
-    found = {one["check"] for one in json.loads(done.stdout)["findings"]}
-    assert found == {"crd-missing", "leader", "webhook-missing", "webhook-certificate"}
-
-
-@pytest.mark.parametrize(
-    ("args", "words"),
-    [
-        ([], "there is no such file; give the path of an existing kubeconfig"),
-        (["--config", "/absent/manager.yaml"], "/absent/manager.yaml"),
-    ],
-)
-def test_what_is_not_there_is_one_line(args: list[str], words: str, tmp_path: Path) -> None:
-    done = doctor(tmp_path / "unused", *args)
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
-    assert words in line

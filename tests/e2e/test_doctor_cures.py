@@ -11,6 +11,7 @@ import pytest
 from faults import FAULTS, JOBS, LOCAL, Fault, job, typed
 from installed import Installed, installed
 from rest import KUEUE, Obj, eventually
+from unusual import UNUSUAL, Unusual
 
 from kueuelib.cli.doctor.command import WORDS
 
@@ -43,8 +44,9 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
         yield cluster
 
 
-def severities(cluster: Installed) -> dict[str, str]:
-    return {f"{name}: {what}": WORDS[one.severity] for (name, what), one in cluster.found().items()}
+def severities(cluster: Installed, **when: float) -> dict[str, str]:
+    found = cluster.found(**when)
+    return {f"{name}: {what}": WORDS[one.severity] for (name, what), one in found.items()}
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda one: one.name)
@@ -74,6 +76,15 @@ def test_it_is_found_and_its_command_cures_it_and_nothing_else(
         return not cluster.found()
 
     eventually(same, PATIENCE)
+
+
+@pytest.mark.parametrize("case", UNUSUAL, ids=lambda one: one.name)
+def test_what_is_unusual_but_healthy_is_at_most_a_hint(healthy: Installed, case: Unusual) -> None:
+    with case.makes(healthy):
+        assert severities(healthy, late=0, haste=0) == case.hints
+        if case.lasts:
+            assert severities(healthy, haste=0) == {**case.hints, **case.later}
+    eventually(lambda: not healthy.found(), PATIENCE)
 
 
 def said(cluster: Installed, expected: Mapping[str, str]) -> None:

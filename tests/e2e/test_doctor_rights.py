@@ -1,10 +1,13 @@
-"""`kueuelib doctor` and `pending` for somebody who may read queues and Workloads alone."""
+"""`kueuelib doctor` and `pending` for somebody who may read queues and Workloads alone, and where
+only a part is installed.
+"""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import pytest
 from rest import KUEUE, Rest
 from warm import kueuelib
 
@@ -70,3 +73,30 @@ def test_who_may_read_queues_and_workloads_alone_gets_the_checks_of_them(tmp_pat
     assert note.startswith("Note: cohorts, ")
     assert note.endswith(" were not read and count as absent: you may not list them")
     assert "Note: admissionchecks were not read and are taken to be Active: " in pending.stdout
+
+
+def test_a_half_installed_cluster_is_told_part_by_part(tmp_path: Path) -> None:
+    with BackgroundServer() as server:
+        kubeconfig = server.write_kubeconfig(tmp_path / "kc")
+        with Rest(kubeconfig) as rest:
+            for definition in all_crds()[1:]:
+                definition["spec"]["conversion"] = {"strategy": "None"}
+                rest.create(CRDS, definition)
+        done = kueuelib("doctor", "-o", "json", "--kubeconfig", kubeconfig)
+    assert done.returncode == 4, done.stderr
+    found = {one["check"] for one in json.loads(done.stdout)["findings"]}
+    assert found == {"crd-missing", "leader", "webhook-missing", "webhook-certificate"}
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([], "there is no such file; give the path of an existing kubeconfig"),
+        (["--config", "/absent/manager.yaml"], "/absent/manager.yaml"),
+    ],
+)
+def test_what_is_not_there_is_one_line(args: list[str], words: str, tmp_path: Path) -> None:
+    done = kueuelib("doctor", *args, "--kubeconfig", tmp_path / "unused")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert words in line

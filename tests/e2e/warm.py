@@ -75,6 +75,10 @@ class Copy:
         )
         self._process.start()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid or 0
+
     def poll(self) -> int | None:
         return self._process.exitcode
 
@@ -88,7 +92,7 @@ class Copy:
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):  # it ended just now
-                os.kill(self._process.pid or 0, number)
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)

@@ -12,14 +12,18 @@ from tests.unit.app.doctor.test_findings import (
     break_the_calls,
     disable_jobs,
     gate_for_a_group,
+    gate_for_nobody,
+    keep_a_finalizer,
     lead_elsewhere,
     leave,
     let_another_webhook_fail,
+    lose_a_controller,
     lose_a_flavor,
     misconfigure,
     name_no_class,
     name_no_cluster_queue,
     select_other_namespaces,
+    share_nothing,
     suspend_for_nobody,
 )
 
@@ -143,3 +147,38 @@ def test_the_configuration_is_changed_where_it_is(patient: Any, outside: Any) ->
         f"{where} edit configmap {CONFIG_MAP} && {where} rollout restart deployment "
         f"kueue-controller-manager  # correct {CONFIG_FILE}"
     )
+
+
+def test_young_objects_are_given_time(patient: Any) -> None:
+    young = format_time(NOW - 5)
+    gate_for_nobody(patient)
+    suspend_for_nobody(patient)
+    keep_a_finalizer(patient)
+    for kind, name in (("Pod", "alone"), ("Job", "alone"), ("ResourceFlavor", "gone")):
+        meta = patient.get(kind, name)["metadata"]
+        meta["creationTimestamp"] = young
+        if "deletionTimestamp" in meta:
+            meta["deletionTimestamp"] = young
+    assert patient.found() == []
+
+
+def test_what_a_job_owns_or_was_queued_is_left_alone(patient: Any) -> None:
+    suspend_for_nobody(patient)
+    owner = {"kind": "RayCluster", "name": "r", "uid": "u", "controller": True}
+    patient.get("Job")["metadata"]["ownerReferences"] = [owner]
+    patient.add("Job", "free", "ns", spec={"suspend": True})
+    assert patient.found() == []
+
+
+def test_who_repairs_an_inactive_check_is_said_as_in_explain(patient: Any) -> None:
+    lose_a_controller(patient)
+    ((_, found),) = patient.found()
+    assert found.fix == "run the controller of AdmissionCheck budget, so that it becomes Active"
+
+
+def test_a_cohort_that_is_only_a_name_is_healthy(patient: Any) -> None:
+    patient.get("ClusterQueue")["spec"]["cohortName"] = "plain"
+    share_nothing(patient)
+    patient.get("ClusterQueue", "poor")["spec"]["cohortName"] = "plain"
+    patient.remove("ClusterQueue", "poorer")
+    assert patient.found() == []

@@ -762,14 +762,6 @@ def test_the_parents_are_what_to_edit_in_a_cycle(patient: Any) -> None:
     assert patient.only("cohort-cycle").fix.startswith("kubectl edit cohort a  # set another")
 
 
-def test_a_cohort_that_is_only_a_name_is_healthy(patient: Any) -> None:
-    patient.get("ClusterQueue")["spec"]["cohortName"] = "plain"
-    share_nothing(patient)
-    patient.get("ClusterQueue", "poor")["spec"]["cohortName"] = "plain"
-    patient.remove("ClusterQueue", "poorer")
-    assert patient.found() == []
-
-
 def test_no_manager_is_started_while_a_kind_is_being_deleted(patient: Any) -> None:
     delete_a_definition(patient)
     fix = patient.only("crd-terminating").fix
@@ -781,30 +773,3 @@ def test_no_manager_is_started_while_a_kind_is_being_deleted(patient: Any) -> No
         "leader": "crd-terminating",
         "pod-finalizer-stuck": "crd-terminating",
     }
-
-
-def test_young_objects_are_given_time(patient: Any) -> None:
-    young = format_time(NOW - 5)
-    gate_for_nobody(patient)
-    suspend_for_nobody(patient)
-    keep_a_finalizer(patient)
-    for kind, name in (("Pod", "alone"), ("Job", "alone"), ("ResourceFlavor", "gone")):
-        meta = patient.get(kind, name)["metadata"]
-        meta["creationTimestamp"] = young
-        if "deletionTimestamp" in meta:
-            meta["deletionTimestamp"] = young
-    assert patient.found() == []
-
-
-def test_what_a_job_owns_or_was_queued_is_left_alone(patient: Any) -> None:
-    suspend_for_nobody(patient)
-    owner = {"kind": "RayCluster", "name": "r", "uid": "u", "controller": True}
-    patient.get("Job")["metadata"]["ownerReferences"] = [owner]
-    patient.add("Job", "free", "ns", spec={"suspend": True})
-    assert patient.found() == []
-
-
-def test_who_repairs_an_inactive_check_is_said_as_in_explain(patient: Any) -> None:
-    lose_a_controller(patient)
-    ((_, found),) = patient.found()
-    assert found.fix == "run the controller of AdmissionCheck budget, so that it becomes Active"
