@@ -26,7 +26,8 @@ of times. [Custom jobs](../custom-jobs.md) shows how to write a kind. This page 
 CALLED: Mapping[str, str] = {
     "is_suspended": "in every reconciliation, and by the webhook: decides whether to start or to "
     "stop",
-    "suspend": "on a copy: by the webhook when a queued job is created, and to stop a job",
+    "suspend": "on a copy: by the webhook when a job with the label of a queue is created (with "
+    "`manageJobsWithoutQueueName`, any job), and to stop a job",
     "run_with_podsets_info": "on a copy, when the Workload is admitted and the job is suspended",
     "restore_podsets_info": "on a copy, in the same patch as `suspend`; and when another client "
     "has suspended a started job",
@@ -58,6 +59,10 @@ WITHOUT: Mapping[str, str] = {
     "JobWithReplacements": "the Workload stays as it was released",
     "ComposableJob": "one object is one job",
 }
+OVERRIDE = """Override a property if the kind keeps the value elsewhere. A class that overrides
+`queue_name` or `prebuilt_workload` is refused: webhooks, indexes and the children of a job only see
+the label. Let a mutating webhook of yours set it on new objects.
+"""
 KEP_369: Mapping[str, str] = {
     "Object()": "`object`, raw JSON or a value of a class with `@crd`; `raw` is always JSON",
     "IsSuspended()": "`is_suspended`",
@@ -73,7 +78,7 @@ KEP_369: Mapping[str, str] = {
     "`JobWithEquivalence.is_equivalent` adds a condition",
     "PriorityClass()": "nothing to write: the first template that names one decides; "
     "`JobWithPriorityClass.priority_class` for other places",
-    "QueueName()": "`queue_name`, with a default",
+    "QueueName()": "nothing to write: `queue_name` is the label of the object",
     "IgnoreFromQueueing()": "nothing to write for jobs without a queue name; "
     "`JobWithSkip.skip` for other objects",
     "PodsReady()": "`pods_ready`",
@@ -142,7 +147,7 @@ def _lines() -> Iterator[str]:
     for name, function in functions(GenericJob).items():
         yield _row(f"`{_shown(name, function)}`", _first(function), CALLED[name])
     yield "\n## With a default\n"
-    yield "Override a property if the kind keeps the value elsewhere.\n"
+    yield OVERRIDE
     yield from _table("Member", "Default")
     for signature, default in offered().values():
         yield _row(f"`{signature}`", default)

@@ -118,7 +118,17 @@ async def _later(_: object) -> bool:
             r"takes other arguments; write def run_wit",
         ),
         ((), {"is_ending": lambda _, __: False}, r"is_ending takes other arguments; write def is_"),
-        ((), {"queue_name": lambda _: "q"}, r"queue_name is a method; write @property above def q"),
+        ((), {"admission_gates": lambda _: ()}, r"admission_gates is a method; write @property ab"),
+        (
+            (),
+            {"queue_name": property(lambda _: "q")},
+            r"queue_name is overridden; set the label kueue.x-k8s.io/queue-name of new objects, in",
+        ),
+        (
+            (),
+            {"prebuilt_workload": "w"},
+            r"prebuilt_workload is overridden; set the label kueue.x-k8s.io/prebuilt-workload-name",
+        ),
         (
             (JobWithCustomStop,),
             {"is_stopping": lambda _: False, "stop": lambda _, infos, reason: Stop()},
@@ -154,7 +164,7 @@ def test_methods_may_be_written_in_other_ways() -> None:
         "skip": classmethod(lambda _: False),
         "stop": lambda *_: Stop(),
         "is_stopping": lambda _, more=True: more,
-        "queue_name": "q",
+        "workload_priority_class": "high",
     }
     kind = type("Unusual", (rendered().job_type, JobWithCustomStop), written)
     assert Integration.of(kind).job_type is kind

@@ -101,9 +101,20 @@ class Integration:
 
     @classmethod
     def of(
-        cls, job_type: type[GenericJob[Any]], name: str = "", validate: Validate = no_rules
+        cls,
+        job_type: type[GenericJob[Any]],
+        name: str = "",
+        validate: Validate = no_rules,
+        *,
+        allows_prebuilt: bool = False,
     ) -> Integration:
         """The integration of a class of jobs, named after group and kind unless it has a name.
+
+        Args:
+            job_type: the class.
+            name: as in the configuration.
+            validate: rules beyond those of every kind.
+            allows_prebuilt: whether its jobs may use an existing Workload.
 
         Raises:
             ConfigError: it is not a class of jobs, or a method cannot be called.
@@ -127,7 +138,8 @@ class Integration:
             raise ConfigError(subject, f"resource is {resource!r:.60}", fix)
         check_methods(subject, given)
         own = name or f"{resource.group}/{resource.kind.lower()}"
-        return cls(own, job_type, validate, shape=_shape_of(job_type.object_class))
+        shape = _shape_of(job_type.object_class)
+        return cls(own, job_type, validate, allows_prebuilt=allows_prebuilt, shape=shape)
 
     @property
     def resource(self) -> Resource:

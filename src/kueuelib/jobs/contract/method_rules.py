@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
+from kueuelib.api.names import PREBUILT_LABEL, QUEUE_LABEL
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.contract import capabilities
 from kueuelib.jobs.contract.generic_job import GenericJob
@@ -19,6 +20,7 @@ _CAPABILITIES: tuple[abc.ABCMeta, ...] = tuple(
     each for each in vars(capabilities).values() if inspect.isabstract(each)
 )
 _WITH_A_DEFAULT = ("is_ending", "is_terminating")
+_READ_FROM_LABELS = {"queue_name": QUEUE_LABEL, "prebuilt_workload": PREBUILT_LABEL}
 _PROPERTIES = tuple(
     name for name, member in vars(GenericJob).items() if isinstance(member, property)
 )
@@ -48,6 +50,10 @@ def check_methods(subject: str, job_type: type[GenericJob[Any]]) -> None:
     for name in _PROPERTIES:
         if inspect.isfunction(inspect.getattr_static(job_type, name)):
             raise ConfigError(subject, f"{name} is a method", f"write @property above def {name}")
+    for name, label in _READ_FROM_LABELS.items():
+        if inspect.getattr_static(job_type, name) is not vars(GenericJob)[name]:
+            fix = f"set the label {label} of new objects, in a webhook of yours"
+            raise ConfigError(subject, f"{name} is overridden", f"{fix}: others only see the label")
 
 
 def _called(job_type: type) -> Iterator[tuple[str, tuple[str, ...]]]:

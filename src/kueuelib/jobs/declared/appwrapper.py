@@ -167,4 +167,4 @@ def _info(name: str, raw: Mapping[str, Any]) -> PodSetInfo:
     )
 
 
-APP_WRAPPER = attrs.evolve(Integration.of(AppWrapper), allows_prebuilt=True)
+APP_WRAPPER = Integration.of(AppWrapper, allows_prebuilt=True)

@@ -373,7 +373,6 @@ def declare(
     }
     made = type(resource.kind, tuple(bases) or (DeclaredJob,), parts)
     return attrs.evolve(
-        Integration.of(made, name, validate),
-        allows_prebuilt=allows_prebuilt,
+        Integration.of(made, name, validate, allows_prebuilt=allows_prebuilt),
         shape=shape_with({suspend.removeprefix("."): {"type": "boolean"}}),
     )

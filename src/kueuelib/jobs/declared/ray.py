@@ -6,8 +6,6 @@ import copy
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-import attrs
-
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.errors import FieldError, InvalidJob
 from kueuelib.jobs.contract.field_rules import forbidden, invalid
@@ -192,6 +190,4 @@ def _plan(obj: Obj | None) -> Any:
     return plan
 
 
-RAY_SERVICE = attrs.evolve(
-    Integration.of(RayService, validate=_validate_service), allows_prebuilt=True
-)
+RAY_SERVICE = Integration.of(RayService, validate=_validate_service, allows_prebuilt=True)

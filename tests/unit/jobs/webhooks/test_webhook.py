@@ -207,6 +207,8 @@ def test_prebuilt_workloads_are_for_kinds_that_allow_them(build):
         (error,) = validate_job(strict, build.job(**{where: {PREBUILT_LABEL: "made"}}), None)
         assert error.reason == "FieldValueForbidden"
         assert error.path.startswith(f"metadata.{where}")
+        open_to_them = Integration.of(BATCH_JOB.job_type, allows_prebuilt=True)
+        assert not validate_job(open_to_them, build.job(**{where: {PREBUILT_LABEL: "made"}}), None)
 
 
 @pytest.mark.parametrize(
