@@ -548,6 +548,22 @@ async def test_a_write_is_stored_while_the_conversion_for_others_is_away(api, ho
     assert (await api.get(new)).body["items"][0]["spec"] == {"title": "x"}
 
 
+async def test_a_dry_run_is_converted_to_what_would_be_stored(api, hook, boxes):
+    old = boxes.format("v1")
+    assert (await api.get(old)).body["items"] == []
+    failed = {"result": {"status": "Failed", "message": "away"}, "convertedObjects": []}
+    for answer, status in ((convert, 201), (lambda _: failed, 500)):
+        hook.answers["/convert"] = answer
+        made = await api.post(f"{old}?dryRun=All", box("v1", name="x"))
+        assert made.status == status, made.body
+    assert "conversion webhook for example.com/v1, Kind=Box failed: away" in made.body["message"]
+    hook.answers["/convert"] = convert
+    assert (await api.post(old, box("v1", name="x"))).status == 201
+    hook.answers["/convert"] = lambda _: failed
+    body = {"spec": {"name": "y"}}
+    assert (await api.patch(f"{old}/b?dryRun=All", body)).status == 500
+
+
 async def test_a_hook_for_one_version_sees_writes_of_the_other(api, hook, boxes):
     hook.answers["/hook"] = lambda asked: {"allowed": asked["object"]["spec"] == {"name": "x"}}
     rules = [rule(resources=("boxes",), groups=("example.com",))]

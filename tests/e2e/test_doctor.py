@@ -490,6 +490,12 @@ CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
         without_served,
         {("crd-versions", of_crd("workloadpriorityclasses"))},
     ),
+    "nothing converts": (
+        lambda ward: ward.changed(
+            crd("localqueues"), {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+        ),
+        {("crd-conversion", of_crd("localqueues"))},
+    ),
     "an old version may be stored": (
         lambda ward: ward.changed(
             f"{crd('cohorts')}/status", {"status": {"storedVersions": ["v1beta1", "v1beta2"]}}

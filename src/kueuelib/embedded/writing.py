@@ -106,11 +106,11 @@ class Writes:
                     options.size, _judge, kind, version, name, new, None, "", (), options
                 )
                 await self._chain.validate(kind, request)
-            if options.dry_run:
-                if self._commits.present(kind, final):
-                    raise self._taken(kind, final)
-                return new
+            if options.dry_run and self._commits.present(kind, final):
+                raise self._taken(kind, final)
             stored = await self._converter.to_stored(kind, new)
+            if options.dry_run:
+                return new
             forms = await self._converter.ahead(kind, stored)
             try:
                 entry = self._commits.put(kind, final, stored, None)
@@ -167,9 +167,9 @@ class Writes:
             new, same = await self._prepare(target, wanted, old, fixed, options)
             if same:
                 return old
+            stored = await self._converter.to_stored(kind, new)
             if options.dry_run:
                 return new
-            stored = await self._converter.to_stored(kind, new)
             forms = await self._converter.ahead(kind, stored)
             try:
                 latest = self._commits.replace(kind, target.key, stored, entry)

@@ -39,6 +39,7 @@ from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CON
 LEADER, UNREACHABLE, MISSING_KIND = "leader", "webhook-unreachable", "crd-missing"
 INVALID, DISABLED = "configuration-invalid", "kind-disabled"
 MISDIRECTED, TERMINATING = "webhook-service", "crd-terminating"
+CONVERSION = "crd-conversion"
 """Checks whose findings explain others."""
 _TEXT: Final = "jsonpath='{{.data.{}}}'".format(CONFIG_FILE.replace(".", r"\."))
 """How `kubectl get` prints the configuration file in the ConfigMap."""
@@ -79,14 +80,29 @@ def client_configs(snapshot: Snapshot) -> Iterator[tuple[Subject, Obj]]:
             )
 
 
+def address_of(config: Obj) -> str:
+    """Where a `clientConfig` leads: `https://host:port`, or a Service; empty if nowhere.
+
+    Args:
+        config: the raw one.
+    """
+    service = config.get("service")
+    if service:
+        return f"Service {service['namespace']}/{service['name']}"
+    return "/".join((config.get("url") or "").split("/")[:3])
+
+
 def outside(snapshot: Snapshot) -> str:
     """The address of a manager outside of the cluster, as `https://host:port`; empty without one.
+    The webhook configurations tell; definitions only if there are none.
 
     Args:
         snapshot: the cluster.
     """
-    urls = (config["url"] for _, config in client_configs(snapshot) if config.get("url"))
-    return next(("/".join(url.split("/")[:3]) for url in urls), "")
+    configs = [*client_configs(snapshot)]
+    admission = [config for subject, config in configs if subject.kind != CRDS.kind]
+    urls = [one for one in admission or [config for _, config in configs] if one.get("url")]
+    return address_of(urls[0]) if urls else ""
 
 
 def install(snapshot: Snapshot, url: str = "", *, edited: bool = False) -> str:

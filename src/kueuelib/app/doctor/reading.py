@@ -1,6 +1,6 @@
 """Reads a snapshot of a cluster; writes nothing.
 
-Besides GET and LIST it sends access reviews, which are not stored, and one dry run.
+Besides GET and LIST it sends access reviews and dry runs, which are not stored.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import attrs
 from kueuelib.api import kinds
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.api.names import MANAGED_LABEL, QUEUE_LABEL
+from kueuelib.api.names import IN_USE_FINALIZER, MANAGED_LABEL, QUEUE_LABEL
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.deployment import CONFIG_MAP, DASHBOARDS, MONITOR
 from kueuelib.app.doctor.snapshot import CALLS, PERMISSIONS, Call, Review, Snapshot
@@ -27,9 +27,10 @@ from kueuelib.app.explaining.gather import (
 )
 from kueuelib.app.installation import Installation
 from kueuelib.app.part_settings import engine_settings
+from kueuelib.app.stored_versions import is_unconverted
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
-from kueuelib.controllers.webhooks import TIMEOUT_SECONDS
+from kueuelib.controllers.webhooks import TIMEOUT_SECONDS, queueing_entries
 from kueuelib.errors import ApiError, Forbidden, KueuelibError, NotFound, TransportError
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.queries import collection_path, params_of
@@ -49,7 +50,14 @@ AROUND = (
 _SELECTORS = {"Pod": f"{MANAGED_LABEL}=true", "Job": QUEUE_LABEL}
 _REVIEWS = "/apis/authorization.k8s.io/v1"
 _AT_ONCE = 16
-_PROBE = "kueuelib-doctor"
+_PROBE, _NAMESPACE = "kueuelib-doctor", "default"
+_POD = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+CONVERTED: tuple[tuple[Resource, Obj], ...] = (
+    (kinds.CLUSTER_QUEUES, {}),
+    (kinds.LOCAL_QUEUES, {"clusterQueue": _PROBE}),
+    (kinds.WORKLOADS, {"podSets": [{"name": "main", "count": 1, "template": _POD}]}),
+)
+"""The kinds whose versions differ, each with a spec that is valid in all of them."""
 _CALL_SECONDS = TIMEOUT_SECONDS + 2.0
 """After this time the API server has said that an admission webhook does not answer."""
 _NOT_CALLED = ("failed calling webhook", "conversion webhook")
@@ -182,41 +190,81 @@ async def _calls(client: Client, version: str, lists: Lists) -> tuple[Call, ...]
     """Makes the API server call the webhooks; returns why, if that was not possible."""
     if not version:
         return "the cluster does not serve the queueing kinds"
-    flavor: Obj = {
-        "apiVersion": f"{KUEUE}/{version}",
-        "kind": "ResourceFlavor",
-        "metadata": {"name": _PROBE},
-        "spec": {},
-    }
-    path = collection_path(kinds.RESOURCE_FLAVORS.at(version), "")
     try:
-        await client.request(
-            "POST",
-            path,
-            params=params_of(dryRun="All"),
-            body=flavor,
-            timeout=_CALL_SECONDS,
-            verb="create",
-        )
+        made = await _tried(client, kinds.RESOURCE_FLAVORS.at(version), {})
     except Forbidden as error:
         if "denied the request" not in str(error):
             return _reason(error)
-        admission = Call("admission", "")  # it said no, so it is there
+        by_us = any(f'"{one.entry["name"]}"' in str(error) for one in queueing_entries())
+        admission = Call("admission", "", by_us)  # it said no, so it is there
     except (ApiError, TransportError) as error:
         admission = Call("admission", _failure(error))
     else:
-        admission = Call("admission", "")
+        by_us = IN_USE_FINALIZER in (made["metadata"].get("finalizers") or ())
+        admission = Call("admission", "", by_us)
     if lists.unconverted:
         failure = next(iter(lists.unconverted.values()))
         return (admission, Call("conversion", _reason(failure)))
-    other = kinds.V1BETA1 if version == kinds.V1BETA2 else kinds.V1BETA2
+    conversions: list[Call] = []
+    for resource, spec in _converted(lists, version):
+        conversions = await _conversion(client, resource, spec) or conversions
+        if any(call.error for call in conversions):
+            break
+    return (admission, *conversions)
+
+
+def _converted(lists: Lists, version: str) -> Iterator[tuple[Resource, Obj]]:
+    """The kinds that a webhook converts, in the served version that is not the stored one, each
+    with a valid spec; as far as the definitions tell.
+    """
+    crds = {crd["metadata"]["name"]: crd for crd in lists.of(kinds.CRDS.kind)}
+    for resource, spec in CONVERTED:
+        crd = crds.get(f"{resource.plural}.{resource.group}")
+        if crd is None:
+            other = kinds.V1BETA1 if version == kinds.V1BETA2 else kinds.V1BETA2
+            yield resource.at(other), spec
+            continue
+        for one in crd["spec"]["versions"]:
+            if one["name"] in kinds.VERSIONS and one["served"] and not one["storage"]:
+                yield resource.at(one["name"]), spec
+
+
+async def _conversion(client: Client, resource: Resource, spec: Obj) -> list[Call]:
+    """Makes the API server convert an object, as far as the caller may."""
     try:
-        await client.list(kinds.CLUSTER_QUEUES.at(other), limit=1)
-    except (Forbidden, NotFound):
-        return (admission,)
+        await _tried(client, resource, spec)
     except (ApiError, TransportError) as error:
-        return (admission, Call("conversion", _failure(error)))
-    return (admission, Call("conversion", ""))
+        if is_unconverted(error) or isinstance(error, TransportError):
+            return [Call("conversion", _failure(error))]
+    else:
+        return [Call("conversion", "")]
+    try:  # an answer may come from the API server's cache, which is better than none
+        await client.list(resource, limit=1)
+    except (Forbidden, NotFound):
+        return []
+    except (ApiError, TransportError) as error:
+        return [Call("conversion", _failure(error))]
+    return [Call("conversion", "")]
+
+
+async def _tried(client: Client, resource: Resource, spec: Obj) -> Obj:
+    """What a dry run would create."""
+    namespace = _NAMESPACE if resource.namespaced else ""
+    body: Obj = {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": _PROBE, **({"namespace": namespace} if namespace else {})},
+        "spec": spec,
+    }
+    made: Obj = await client.request(
+        "POST",
+        collection_path(resource, namespace),
+        params=params_of(dryRun="All"),
+        body=body,
+        timeout=_CALL_SECONDS,
+        verb="create",
+    )
+    return made
 
 
 def _failure(error: KueuelibError) -> str:

@@ -71,10 +71,12 @@ class Call:
     Attributes:
         what: for people, for example `admission`.
         error: why the webhook did not answer; empty when it did.
+        by_manager: whether the answer is one that only a manager gives.
     """
 
     what: str
     error: str
+    by_manager: bool = False
 
     @property
     def webhook(self) -> str:

@@ -17,6 +17,8 @@ from tests.unit.app.doctor.test_findings import (
     VISIBILITY,
     ask_for_visibility,
     break_the_calls,
+    convert_elsewhere,
+    convert_nothing,
     deny,
     die,
     keep_the_pods_of_before,
@@ -84,6 +86,18 @@ def test_another_namespace_is_installed_again_as_such(patient: Any) -> None:
     stop_serving(patient)
     fixes = {found.fix for name, found in patient.found() if name == "crd-versions"}
     assert fixes == {"kueuelib install --namespace queues"}
+
+
+@pytest.mark.parametrize("make_ill", [convert_nothing, convert_elsewhere])
+def test_conversions_lead_to_where_the_webhooks_are(
+    patient: Any, outside: Any, make_ill: Any
+) -> None:
+    for one, fix in (
+        (patient, "kueuelib install"),
+        (outside, "kueuelib install --webhook-url https://127.0.0.1:9443"),
+    ):
+        make_ill(one)
+        assert one.only("crd-conversion").fix == fix
 
 
 INSTALL_WITH_A_FILE = "kueuelib install --webhook-url https://127.0.0.1:9443 --config FILE"

@@ -10,9 +10,11 @@ from typing import Any
 import attrs
 import pytest
 
+from kueuelib.api.crd import converted_crds
 from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.app.configuration import Configuration, VisibilityServer
 from kueuelib.app.deployment import CONFIG_FILE, CONFIG_MAP, CONFIGURATION
+from kueuelib.app.doctor import reading
 from kueuelib.app.doctor.finding import Severity, all_checks
 from kueuelib.app.doctor.snapshot import Call, Review
 from kueuelib.app.reloading import RESTART_NEEDED
@@ -26,6 +28,8 @@ SECRET = "kueue-webhook-server-cert"
 MUTATING = "MutatingWebhookConfiguration"
 WORKLOADS = "workloads.kueue.x-k8s.io"
 CRD = "CustomResourceDefinition"
+HOOKS = (MUTATING, "ValidatingWebhookConfiguration")
+CONVERTED = ("clusterqueues", "localqueues", "workloads")
 RACK, ELASTIC = "kueue.x-k8s.io/podset-required-topology", "kueue.x-k8s.io/elastic-job"
 
 
@@ -61,6 +65,22 @@ def store_the_old_version(patient: Any) -> None:
     for one in crd["spec"]["versions"]:
         one["storage"] = one["name"] == "v1beta1"
     crd["status"]["storedVersions"] = ["v1beta1"]
+
+
+def _converted(patient: Any, name: str = "localqueues") -> Obj:
+    conversion: Obj = patient.get(CRD, f"{name}.kueue.x-k8s.io")["spec"]["conversion"]
+    return conversion
+
+
+def convert_nothing(patient: Any) -> None:
+    _converted(patient).clear()
+    _converted(patient)["strategy"] = "None"
+
+
+def convert_elsewhere(patient: Any) -> None:
+    config = _converted(patient)["webhook"]["clientConfig"]
+    config.pop("service", None)
+    config["url"] = "https://127.0.0.1:19998/convert"
 
 
 def have_stored_an_old_version(patient: Any) -> None:
@@ -135,11 +155,19 @@ def empty_the_secret(patient: Any) -> None:
     patient.get("Secret")["data"] = {"tls.crt": ""}
 
 
+def lead_to(patient: Any, url: str) -> None:
+    """All webhooks, also those for conversions, lead to a URL."""
+    hooks = [
+        *(one for kind in HOOKS for one in patient.get(kind)["webhooks"]),
+        *(_converted(patient, name)["webhook"] for name in CONVERTED),
+    ]
+    for one in hooks:
+        one["clientConfig"].pop("service", None)
+        one["clientConfig"]["url"] = url
+
+
 def name_another_host(patient: Any) -> None:
-    for kind in (MUTATING, "ValidatingWebhookConfiguration"):
-        for one in patient.get(kind)["webhooks"]:
-            bundle = one["clientConfig"]["caBundle"]
-            one["clientConfig"] = {"url": "https://10.0.0.1:9443/x", "caBundle": bundle}
+    lead_to(patient, "https://10.0.0.1:9443/x")
 
 
 def let_the_certificate_end_soon(patient: Any) -> None:
@@ -168,11 +196,12 @@ def run_without_election(patient: Any) -> None:
     """As a program of one's own does, whose webhooks answer."""
     patient.remove("Lease")
     patient.objects.append({"kind": "Lease", "metadata": {"name": "x", "namespace": "y"}})
+    patient.calls = [Call("admission", "", by_manager=True)]
 
 
 def lose_the_lease(patient: Any) -> None:
     run_without_election(patient)
-    patient.calls = []
+    patient.calls = [Call("admission", ""), Call("conversion", "")]
 
 
 def leave(patient: Any, ago: float = 20) -> None:
@@ -213,10 +242,7 @@ def notice_another(patient: Any, ago: float = 60) -> None:
 
 
 def keep_the_pods_of_before(patient: Any) -> None:
-    for kind in (MUTATING, "ValidatingWebhookConfiguration"):
-        for one in patient.get(kind)["webhooks"]:
-            one["clientConfig"] |= {"url": "https://kueue-webhook-service.kueue-system.svc:9443/x"}
-            one["clientConfig"].pop("service", None)
+    lead_to(patient, "https://kueue-webhook-service.kueue-system.svc:9443/x")
     spec = {"replicas": 2, "template": {"spec": {"containers": [{"image": "kueuelib:1"}]}}}
     patient.add("Deployment", "kueue-controller-manager", "kueue-system", spec=spec)
 
@@ -521,6 +547,10 @@ CASES = [
     (unestablish, "crd-established", ERROR, f"{CRD} {WORKLOADS}", "another kind has the name"),
     (stop_serving, "crd-versions", HINT, f"{CRD} {WORKLOADS}", "v1beta1 is not served"),
     (store_the_old_version, "crd-versions", WARNING, f"{CRD} {WORKLOADS}", "stored in v1beta1"),
+    (convert_nothing, "crd-conversion", ERROR, f"{CRD} localqueues.kueue.x-k8s.io",
+     "v1beta1 and v1beta2 are served, and nothing converts them"),
+    (convert_elsewhere, "crd-conversion", ERROR, f"{CRD} localqueues.kueue.x-k8s.io",
+     "is at https://127.0.0.1:19998, the others at Service kueue-system/kueue-webhook-service"),
     (have_stored_an_old_version, "crd-stored-versions", HINT, f"{CRD} {WORKLOADS}", "v1beta1"),
     (have_stored_a_version_that_is_gone, "crd-stored-versions", ERROR, f"{CRD} {WORKLOADS}",
      "v1alpha1 is no longer defined"),
@@ -548,7 +578,7 @@ CASES = [
     (deny, "permissions", ERROR, "ServiceAccount kueue-system/kueue-controller-manager",
      "it may not list, watch workloads.kueue.x-k8s.io"),
     (lose_the_lease, "leader", ERROR, "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io",
-     "no manager has led"),
+     "no manager leads: it does not exist"),
     (run_without_election, "leader", HINT, "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io",
      "it runs without leader election"),
     (leave, "leader", ERROR, "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io", "the last one has left"),
@@ -760,6 +790,24 @@ def test_without_leader_election_a_restart_may_be_needed_too(patient: Any) -> No
 def test_the_parents_are_what_to_edit_in_a_cycle(patient: Any) -> None:
     cut_off(patient)
     assert patient.only("cohort-cycle").fix.startswith("kubectl edit cohort a  # set another")
+
+
+def test_every_kind_that_is_converted_is_tried() -> None:
+    tried = {f"{one.plural}.{one.group}" for one, _ in reading.CONVERTED}
+    assert tried == set(converted_crds())
+
+
+def test_one_version_needs_no_conversion(patient: Any) -> None:
+    convert_nothing(patient)
+    versions = patient.get(CRD, "localqueues.kueue.x-k8s.io")["spec"]["versions"]
+    next(one for one in versions if one["name"] == "v1beta1")["served"] = False
+    assert patient.only("crd-versions").severity is HINT
+
+
+def test_a_wrong_address_of_a_conversion_explains_that_nothing_is_reached(patient: Any) -> None:
+    convert_elsewhere(patient)
+    patient.calls = [Call("admission", "", by_manager=True), Call("conversion", "refused")]
+    assert patient.causes() == {"webhook-unreachable": "crd-conversion"}
 
 
 def test_no_manager_is_started_while_a_kind_is_being_deleted(patient: Any) -> None:

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kueuelib.api.crd import all_crds
-from kueuelib.api.kinds import V1BETA1, V1BETA2, WORKLOADS
+from kueuelib.api.crd import all_crds, converted_crds
+from kueuelib.api.kinds import (
+    MUTATING_WEBHOOKS,
+    V1BETA1,
+    V1BETA2,
+    VALIDATING_WEBHOOKS,
+    WORKLOADS,
+)
 from kueuelib.api.meta import Obj, find_condition
 from kueuelib.api.names import MANAGED_LABEL
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
-from kueuelib.app.doctor.manager import MISSING_KIND, TERMINATING, install
+from kueuelib.app.doctor.manager import (
+    CONVERSION,
+    MISDIRECTED,
+    MISSING_KIND,
+    TERMINATING,
+    address_of,
+    client_configs,
+    install,
+)
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.earlier import being_deleted
 
@@ -83,6 +97,34 @@ def versions(snapshot: Snapshot) -> Iterator[Finding]:
         if stored != V1BETA2 and V1BETA2 in by_name:
             problem = f"objects are stored in {stored}, not in {V1BETA2}"
             yield Finding(Severity.WARNING, _subject(crd), problem, install(snapshot))
+
+
+@check(CONVERSION, KIND, MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind)
+def conversion(snapshot: Snapshot) -> Iterator[Finding]:
+    """Kinds whose versions differ, and that no webhook converts, or one elsewhere than ours."""
+    ours = {
+        address_of(config): None
+        for subject, config in client_configs(snapshot)
+        if subject.kind != KIND
+    }
+    for crd, _ in _installed(snapshot):
+        served = [one["name"] for one in crd["spec"]["versions"] if one.get("served")]
+        if crd["metadata"]["name"] not in converted_crds() or len(served) < 2:
+            continue
+        said = crd["spec"].get("conversion") or {}
+        address = address_of((said.get("webhook") or {}).get("clientConfig") or {})
+        if said.get("strategy") != "Webhook":
+            problem = (
+                f"{' and '.join(served)} are served, and nothing converts them "
+                "(spec.conversion.strategy is None): fields with other names are silently dropped"
+            )
+        elif ours and address not in ours:
+            problem = f"its conversion webhook is at {address}, the others at {next(iter(ours))}"
+        else:
+            continue
+        yield Finding(
+            Severity.ERROR, _subject(crd), problem, install(snapshot), (MISDIRECTED, TERMINATING)
+        )
 
 
 @check("crd-stored-versions", KIND)

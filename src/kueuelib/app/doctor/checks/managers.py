@@ -55,13 +55,13 @@ def leader(snapshot: Snapshot) -> Iterator[Finding]:
     subject = Subject(LEASES.kind, key.name, key.namespace)
     fix, follows = start(snapshot), (MISSING_KIND, INVALID, TERMINATING)
     lease = snapshot.find(LEASES.kind, key.name, key.namespace)
-    if lease is None and snapshot.calls and not any(call.error for call in snapshot.calls):
+    if lease is None and any(call.by_manager for call in snapshot.calls):
         problem = "it does not exist, but a manager answers: it runs without leader election"
         fix = f"kueuelib doctor --config FILE  # a file with {_WITHOUT}"
         yield Finding(Severity.HINT, subject, problem, fix, follows)
         return
     if lease is None:
-        problem = f"it does not exist: no manager has led in this cluster yet {_OTHERWISE}"
+        problem = f"no manager leads: it does not exist {_OTHERWISE}"
         yield Finding(Severity.ERROR, subject, problem, fix, follows)
         return
     spec = lease.get("spec") or {}

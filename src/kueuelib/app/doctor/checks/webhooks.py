@@ -14,6 +14,7 @@ from kueuelib.app.doctor.checks.managers import changes_hands, leads
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import (
     CONFIGURATIONS,
+    CONVERSION,
     LEADER,
     MISDIRECTED,
     MISSING_KIND,
@@ -125,7 +126,7 @@ def unreachable(snapshot: Snapshot) -> Iterator[Finding]:
             problem = f"the API server does not reach the {call.what} webhook: {call.error}"
             service = snapshot.configuration.internal_cert_management.webhook_service_name
             subject = Subject("Service", service, snapshot.namespace)
-            follows = (LEADER, MISDIRECTED, CERTIFICATE, AUTHORITY)
+            follows = (LEADER, MISDIRECTED, CONVERSION, CERTIFICATE, AUTHORITY)
             yield Finding(Severity.ERROR, subject, problem, _serve(snapshot), follows)
 
 
