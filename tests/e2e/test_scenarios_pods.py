@@ -196,6 +196,47 @@ def test_each_pod_of_a_waiting_group_chooses_its_flavor(place: Place) -> None:
     assert not is_true(place.workload(pods[0]), "Finished")
 
 
+@pytest.mark.parametrize("order", ["at once", "one after another"])
+def test_a_pod_of_an_edited_group_is_replaced_by_one_like_it(place: Place, order: str) -> None:
+    queue = place.queue(3, stopPolicy="Hold")
+    pods = place.group(size=3)
+    before = place.eventually(lambda: place.workload(pods[0]))
+    spot = {"key": "spot", "operator": "Exists"}
+    for number, pod in enumerate(pods, start=1):
+        given = place.get(pod)["spec"].get("tolerations") or []
+        place.merge(pod, {"spec": {"tolerations": [*given, spot]}})
+        if order == "one after another":
+            place.eventually(lambda number=number: counts_of(place, pods[0]) in followed(number))
+    old = before["spec"]["podSets"][0]["name"]
+    place.eventually(lambda: old not in [name for name, _ in pod_sets(place, pods[0])])
+    place.eventually(lambda: counts_of(place, pods[0]) == [3])
+    release(place, queue)
+    place.runs(*pods)
+    assert uid_of(place.workload(pods[0])) == uid_of(before)
+    for number, pod in enumerate(pods):
+        place.finish(pod, exit_code=1)
+        place.eventually(lambda pod=pod: phase(place.get(pod)) == "Failed")
+        new = place.pod(f"n{number}", group="g", total=3, tolerations=[spot])
+        place.runs(new)
+        place.released(pod)
+        pods[number] = new
+    place.finish(*pods)
+    place.finished(pods[0], "Succeeded")
+
+
+def pod_sets(place: Place, pod: dict) -> list[tuple[str, int]]:
+    return [(each["name"], each["count"]) for each in place.workload(pod)["spec"]["podSets"]]
+
+
+def counts_of(place: Place, pod: dict) -> list[int]:
+    return sorted(count for _, count in pod_sets(place, pod))
+
+
+def followed(edited: int) -> list[list[int]]:
+    """The counts of pod sets after edits of some of three pods."""
+    return [sorted(each for each in (edited, 3 - edited) if each)]
+
+
 def release(place: Place, queue: str) -> None:
     path = f"{KUEUE}/clusterqueues/{place.named(queue)}"
     place.rest.merge(path, {"spec": {"stopPolicy": "None"}})

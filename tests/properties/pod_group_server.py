@@ -147,7 +147,7 @@ class Server:
 
     # ---- the rest of the cluster
 
-    def create(self, name, cpu, labels=None, annotations=None) -> None:
+    def create(self, name, cpu, labels=None, annotations=None, **spec) -> str:
         self.now += 1
         uid = f"pod-{next(self.uids)}"
         container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
@@ -166,10 +166,11 @@ class Server:
                 },
                 "annotations": annotations or {},
             },
-            "spec": {"containers": [container]},
+            "spec": {"containers": [container], **spec},
             "status": {"phase": "Pending"},
         }
         self.put(gated(pod))
+        return uid
 
     def bind(self) -> None:
         for pod in list(self.pods.values()):

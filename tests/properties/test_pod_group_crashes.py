@@ -12,7 +12,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from pod_group_server import Server
-from test_pod_groups_life import MOST_PLANS, DeclaredGroupLife, FastGroupLife, GroupLife
+from test_pod_groups_life import (
+    MOST_PLANS,
+    DeclaredGroupLife,
+    EditedGroupLife,
+    FastGroupLife,
+    GroupLife,
+)
 
 from kueuelib.jobs.contract.commands import Count, Emit
 from kueuelib.jobs.pods.reading import Stage, gates_of, has_finalizer, is_deleted, stage_of
@@ -144,12 +150,18 @@ class DeclaredCrashes(Crashes, DeclaredGroupLife):
     pass
 
 
+class EditedCrashes(Crashes, EditedGroupLife):
+    pass
+
+
 Crashes.TestCase.settings = hypothesis_settings(
     max_examples=40, stateful_step_count=20, deadline=None
 )
 FastCrashes.TestCase.settings = Crashes.TestCase.settings
 DeclaredCrashes.TestCase.settings = Crashes.TestCase.settings
+EditedCrashes.TestCase.settings = Crashes.TestCase.settings
 
 test_a_group_survives_any_crash = Crashes.TestCase
 test_a_fast_group_survives_any_crash = FastCrashes.TestCase
 test_a_declared_group_survives_any_crash = DeclaredCrashes.TestCase
+test_an_edited_group_survives_any_crash = EditedCrashes.TestCase

@@ -23,8 +23,7 @@ from kueuelib.jobs.pods.reading import (
     is_unretriable,
     stage_of,
 )
-from kueuelib.jobs.pods.role_hash import role_of
-from kueuelib.jobs.pods.roles import role_by_name
+from kueuelib.jobs.pods.roles import role_by_name, role_by_shape, roles_of
 from kueuelib.jobs.pods.rules import validate_pod
 from kueuelib.jobs.reconcile.lanes import stretches
 from kueuelib.workload import evictions, states
@@ -88,7 +87,7 @@ class GroupLife(RuleBasedStateMachine):
     def missing(self):
         """The CPUs of each pod that the group lacks."""
         present = [
-            pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+            self.asked(pod["spec"])
             for pod in self.counted(Stage.GATED, Stage.STARTED, Stage.SUCCEEDED)
         ]
         found = []
@@ -119,10 +118,14 @@ class GroupLife(RuleBasedStateMachine):
         if self.server.workload is None:
             return self.cpus
         return [
-            entry["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+            self.asked(entry["template"]["spec"])
             for entry in self.server.workload["spec"]["podSets"]
             for _ in range(entry["count"])
         ]
+
+    def asked(self, spec):
+        """What a pod asks for, as `send` takes it."""
+        return spec["containers"][0]["resources"]["requests"]["cpu"]
 
     # ---- the manager
 
@@ -174,7 +177,10 @@ class GroupLife(RuleBasedStateMachine):
         else:
             assert not server.in_stage(Stage.STARTED)
 
-    role = staticmethod(role_of)
+    def role(self, pod):
+        """The pod set that counts a pod."""
+        workload, pods = self.server.workload, [*self.server.pods.values()]
+        return role_by_shape(pod) if workload is None else roles_of(workload, pods).by_shape(pod)
 
     # ---- the rest of the world
 
@@ -494,8 +500,9 @@ class GroupLife(RuleBasedStateMachine):
             self.server.put(changed)
         for pod in self.server.in_stage(Stage.STARTED):
             self.server.end(pod, "Failed")
-        for pod in self.server.in_stage(Stage.GATED):
-            self.server.delete(pod)
+        for pod in self.server.in_stage(Stage.GATED, Stage.SUCCEEDED):
+            if not has_finalizer(pod) or stage_of(pod) is Stage.GATED:
+                self.server.delete(pod)  # without our finalizer a pod gives no group up
         self.settle_all()
 
 
@@ -526,6 +533,82 @@ class FastGroupLife(GroupLife):
                 self.the_scheduler_admits()
                 self.settle()
         assert len(self.server.deleted_by_us) == rejected
+
+
+SPOT = {"key": "spot", "operator": "Exists"}
+DEFAULT = {"key": "node.kubernetes.io/not-ready", "operator": "Exists"}
+"""The API server adds it to new pods, after those of the user."""
+
+
+class EditedGroupLife(GroupLife):
+    """One whose waiting pods are edited: they get a zone, or a toleration, or first one of them."""
+
+    def asked(self, spec):
+        zone = "zone" in spec.get("nodeSelector", {})
+        spot = SPOT in spec.get("tolerations", ())
+        return f"{super().asked(spec)}{' zone' if zone else ''}{' spot' if spot else ''}"
+
+    def send(self, asked):
+        cpu, *edits = asked.split()
+        spec = {"tolerations": [SPOT, DEFAULT] if "spot" in edits else [DEFAULT]}
+        if "zone" in edits:
+            spec["nodeSelector"] = {"zone": "a"}
+        notes = {f"{KUEUE}/pod-group-total-count": "3"}
+        return self.server.create("pod", cpu, annotations=notes, **spec)
+
+    @rule(which=st.integers(0, 5), edit=st.sampled_from(["zone", "spot"]))
+    def somebody_edits_a_waiting_pod(self, which, edit):
+        waiting = self.server.in_stage(Stage.GATED)
+        if waiting:
+            self.edit(waiting[which % len(waiting)]["metadata"]["uid"], edit)
+
+    @rule(edit=st.sampled_from(["zone", "spot"]), settled=st.booleans())
+    def somebody_edits_all_waiting_pods(self, edit, settled):
+        for pod in self.server.in_stage(Stage.GATED):
+            self.edit(pod["metadata"]["uid"], edit)
+            if settled:
+                self.settle()
+
+    def edit(self, uid, edit):
+        pod = copy.deepcopy(self.server.pods.get(uid))
+        if pod is None or stage_of(pod) is not Stage.GATED:
+            return
+        if edit == "zone":
+            pod["spec"].setdefault("nodeSelector", {})["zone"] = "a"
+        elif SPOT not in pod["spec"].get("tolerations", ()):
+            pod["spec"]["tolerations"].append(SPOT)
+        self.server.put(pod)
+
+    @rule(which=st.integers(0, 5), ready=st.booleans())
+    def a_pod_is_replaced_by_one_like_it(self, which, ready):
+        """Whatever was edited: the new pod has the place of the other one."""
+        if ready:
+            self.the_group_runs()
+        server, workload = self.server, self.server.workload
+        if workload is None or states.is_deleted(workload) or states.is_finished(workload):
+            return
+        owners = {ref["uid"] for ref in workload["metadata"]["ownerReferences"]}
+        alive = self.counted(Stage.GATED, Stage.STARTED)
+        known = [pod for pod in alive if pod["metadata"]["uid"] in owners and has_finalizer(pod)]
+        places = sum(entry["count"] for entry in workload["spec"]["podSets"])
+        if not known or len(alive) + len(self.counted(Stage.SUCCEEDED)) > places:
+            return
+        old = known[which % len(known)]
+        if stage_of(old) is Stage.GATED:
+            server.delete(old)
+        else:
+            server.end(old, "Failed")
+        new = self.send(self.asked(old["spec"]))
+        self.settle()
+        if is_unretriable_group(server) or server.workload is None:
+            return
+        assert new in server.pods
+        assert new not in server.deleted_by_us
+        assert server.workload["metadata"]["uid"] == workload["metadata"]["uid"]
+
+
+def is_unretriable_group(server):
+    return any(map(is_unretriable, server.pods.values()))
 
 
 SETS = json.dumps(
@@ -567,7 +650,8 @@ class DeclaredGroupLife(GroupLife):
     def a_wrong_worker_comes(self, role):
         self.server.create("wrong", "9", labels={f"{KUEUE}/pod-group-role": role})
 
-    role = staticmethod(role_by_name)
+    def role(self, pod):
+        return role_by_name(pod)
 
 
 GroupLife.TestCase.settings = hypothesis_settings(
@@ -575,6 +659,7 @@ GroupLife.TestCase.settings = hypothesis_settings(
 )
 DeclaredGroupLife.TestCase.settings = GroupLife.TestCase.settings
 FastGroupLife.TestCase.settings = GroupLife.TestCase.settings
+EditedGroupLife.TestCase.settings = GroupLife.TestCase.settings
 
 
 @pytest.mark.parametrize("machine", [GroupLife, DeclaredGroupLife])
@@ -606,3 +691,4 @@ def test_pods_that_succeed_while_their_workload_goes_need_no_other(machine):
 test_a_group_comes_to_a_sound_end = GroupLife.TestCase
 test_a_fast_group_comes_to_a_sound_end = FastGroupLife.TestCase
 test_a_declared_group_comes_to_a_sound_end = DeclaredGroupLife.TestCase
+test_an_edited_group_comes_to_a_sound_end = EditedGroupLife.TestCase

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 
 import attrs
@@ -13,6 +14,7 @@ from kueuelib.api.names import (
     GROUP_SETS_DIGEST,
     GROUP_TOTAL_COUNT,
     IS_GROUP_WORKLOAD,
+    ROLE_HASH,
     SUSPENDING_PARENT,
 )
 from kueuelib.jobs.contract.generic_job import PodSet
@@ -55,6 +57,11 @@ class Problem:
     pod: Obj
     message: str
     waits: bool = False
+
+    @property
+    def about(self) -> str:
+        """The message with the name of the pod."""
+        return f"Pod {self.pod['metadata']['name']}: {self.message}"
 
 
 @attrs.frozen
@@ -161,7 +168,7 @@ def _counted(members: Sequence[Member], wanted: int | None, before: Sequence[Obj
         )
         return Composition(problem=Problem(first.pod, text))
     present = {role: len(peers) for role, peers in roles.items()}
-    absent = (_absent(present, missing, before) or {first.role: missing}) if missing else {}
+    absent = (_absent(kept, missing, before) or {first.role: missing}) if missing else {}
     templates = {entry["name"]: entry["template"] for entry in before} | {
         role: marks.template_of(_pattern(peers), [each.pod for each in peers])
         for role, peers in roles.items()
@@ -187,14 +194,20 @@ def _other_total(members: Sequence[Member]) -> Problem | None:
     return None
 
 
-def _absent(present: Mapping[str, int], missing: int, before: Sequence[Obj]) -> Mapping[str, int]:
+def _absent(members: Sequence[Member], missing: int, before: Sequence[Obj]) -> Mapping[str, int]:
     """How many pods of each role are still to come back, in whatever order; empty if that is not
     known, because pods of other shapes or another number of them make it another group.
+
+    A pod that was edited leaves the role of the shape that it was created with.
     """
-    counts = {entry["name"]: int(entry.get("count", 1)) for entry in before}
-    if not present.keys() <= counts.keys() or sum(counts.values()) != missing + sum(
-        present.values()
-    ):
+    counts = Counter({entry["name"]: int(entry.get("count", 1)) for entry in before})
+    known = frozenset(counts)
+    for each in members:
+        created_as = annotations_of(each.pod).get(ROLE_HASH)
+        if each.role not in known and created_as in known:
+            counts.update({each.role: 1, created_as: -1})
+    present = Counter(each.role for each in members)
+    if not present.keys() <= counts.keys() or counts.total() != missing + present.total():
         return {}
     absent: dict[str, int] = {}
     for role, count in counts.items():

@@ -1,24 +1,29 @@
-"""Whether waiting pods ask for something else than their Workload says.
+"""Waiting pods that no longer have the shape that their Workload counts.
 
 A waiting pod may get further node selectors, affinity and tolerations. Like the edit of any waiting
-job, this changes its Workload, or takes a reservation back. If pods of one role then differ, they
-get the names of their shapes first, which are stored on the pods, so that each one is started as
-what it was counted. The shape decides, so neither labels nor what pods run count, and a Workload of
-an earlier version or of another manager stays.
+job, this changes its Workload, or takes a reservation back. In a group, the pod then belongs to the
+pod set of its new shape. Once a pod of the group has begun, an edited one starts in the pod set
+that it was counted in.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kueuelib.api.kinds import PODS
-from kueuelib.jobs.contract.commands import Change
+import attrs
+
+from kueuelib.api.meta import Obj, annotations_of
+from kueuelib.api.names import ROLE_HASH
 from kueuelib.jobs.contract.generic_job import PodSet
 from kueuelib.jobs.pods import marks
 from kueuelib.jobs.pods.reading import Stage
-from kueuelib.jobs.pods.role_hash import role_hash
+from kueuelib.jobs.pods.role_hash import likeness, role_hash, shape_of
+from kueuelib.jobs.pods.roles import Roles
 from kueuelib.jobs.pods.roster import Member
+
+_WAITED = (Stage.GATED, Stage.DROPPED)
 
 
 def same_shapes(pod_sets: Sequence[PodSet], workload: Mapping[str, Any]) -> bool:
@@ -30,39 +35,47 @@ def same_shapes(pod_sets: Sequence[PodSet], workload: Mapping[str, Any]) -> bool
     )
 
 
-def are_edited(members: Sequence[Member], workload: Mapping[str, Any]) -> bool:
-    """Whether waiting pods of a group were edited; of other pods, not the whole spec is known.
-
-    Args:
-        members: the pods.
-        workload: the raw Workload of the group.
-    """
-    stored = {each["name"]: each["template"]["spec"] for each in workload["spec"]["podSets"]}
-    shapes = {name: role_hash(spec) for name, spec in stored.items()}
-    return any(_shape(each) != shapes.get(each.role) for each in members if _waits(each))
-
-
-def renamed(members: Sequence[Member]) -> tuple[Change, ...]:
-    """Gives waiting pods of a role that no longer have one shape the names of their shapes.
-
-    A role whose pods were all edited alike keeps its name.
-
-    Args:
-        members: the pods of a group without quota whose roles are shapes.
-    """
-    shapes: dict[str, set[str]] = {}
-    for each in filter(_waits, members):
-        shapes.setdefault(each.role, set()).add(_shape(each))
-    return tuple(
-        Change(PODS, each.pod, marks.with_shape(each.pod))
-        for each in filter(_waits, members)
-        if len(shapes[each.role]) > 1 and _shape(each) != each.role
+def are_edited(members: Sequence[Member], roles: Roles) -> bool:
+    """Whether waiting pods have shapes that the Workload does not know."""
+    return any(
+        each.stage is Stage.GATED and roles.by_shape(each.pod) not in roles.counts
+        for each in members
     )
 
 
-def _waits(member: Member) -> bool:
-    return member.stage is Stage.GATED and bool(member.role)
+def placed(members: Sequence[Member], roles: Roles) -> tuple[Member, ...]:
+    """The members, of which those that were edited take places that are left.
+
+    The Workload names such a pod as its owner, or has a pod set of the shape that the pod was
+    created with. It counted the pod there. Younger pods of its shape follow it, also if it was
+    deleted while it waited.
+    """
+    left, followed = Counter(roles.counts), dict[str, str]()
+    left.subtract(each.role for each in members if each.fills and each.known)
+
+    def place(member: Member) -> Member:
+        if member.stage not in _WAITED or not member.role or member.role in roles.counts:
+            return member
+        shape = likeness(member.pod["spec"])
+        created_as = annotations_of(member.pod).get(ROLE_HASH, "")
+        options = (followed.get(shape), created_as, *(roles.counts if member.known else ()))
+        role = next((role for role in options if role in roles.counts and left[role] > 0), None)
+        if role is None:
+            return member
+        left[role] -= member.fills
+        followed[shape] = role
+        return attrs.evolve(member, role=role)
+
+    return tuple(map(place, members))
 
 
-def _shape(member: Member) -> str:
-    return role_hash(member.pod["spec"])
+def named_as_edited(member: Member, roles: Roles) -> Obj:
+    """The waiting pod with the name of its shape, if it was edited since that was written.
+
+    When the pod has started, only this name says what it asked for.
+    """
+    pod, written = member.pod, annotations_of(member.pod).get(ROLE_HASH)
+    if roles.declared or (member.role == written and member.role == roles.by_shape(pod)):
+        return pod
+    shape = shape_of(pod)
+    return marks.named(pod, shape if shape in roles.counts else likeness(pod["spec"]))

@@ -24,6 +24,7 @@ from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.pods import marks
 from kueuelib.jobs.pods.compose import Composition, composed_of, owner_references
+from kueuelib.jobs.pods.edits import named_as_edited
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.judge import Judgement, judge
 from kueuelib.jobs.pods.reading import (
@@ -324,7 +325,7 @@ class PodGroup(
             places = max(0, count - len(taken) - len(going))
             for each in self.roster.of(role, Stage.GATED)[:places]:
                 try:
-                    changed = marks.ungated(each.pod, by_name[role])
+                    changed = marks.ungated(named_as_edited(each, self.roles), by_name[role])
                 except InvalidPodSetUpdate as error:
                     if not begun:
                         raise
@@ -369,7 +370,7 @@ class PodGroup(
         if not count:
             return self.judgement.incomplete
         if problem := self.judgement.problem:
-            return f"Pod {problem.pod['metadata']['name']}: {problem.message}"
+            return problem.about
         return f"The group waits for {count} pod{'s' * (count > 1)} to be replaced"
 
     def after_release(self, workload: Obj, now: float) -> Obj:

@@ -18,10 +18,10 @@ from kueuelib.jobs.pods.compose import (
     composed_of,
     conflicting,
 )
-from kueuelib.jobs.pods.edits import are_edited
+from kueuelib.jobs.pods.edits import placed
 from kueuelib.jobs.pods.facts import WARN, GroupFacts
 from kueuelib.jobs.pods.reading import Stage, total_count_of
-from kueuelib.jobs.pods.roles import Roles, declared_by, role_by_name, role_by_shape, roles_of
+from kueuelib.jobs.pods.roles import Roles, declared_by, role_by_name, roles_of
 from kueuelib.jobs.pods.roster import (
     SHAPE_MISMATCH,
     UNKNOWN_ROLE,
@@ -45,8 +45,8 @@ class Judgement:
             if it may stay as it is.
         too_large: pods that ask for more than declared, and are admitted anyway.
         left_waiting: pods that must not run, and wait because a deleted one would be replaced.
-        incomplete: which pods are missing, by what those that exist say, for people; empty if none
-            is, and with quota, because then the Workload says it.
+        incomplete: which pods are missing, by what those that exist say, or why the Workload cannot
+            follow edited ones, for people; empty if it may be admitted, and with quota.
         problem: why the group cannot become what its new pods ask for; None if it may.
     """
 
@@ -61,7 +61,7 @@ class Judgement:
 
 def judge(facts: GroupFacts, workload: Obj) -> Judgement:
     """Compare the pods of a group with its raw Workload."""
-    roles = roles_of(workload)
+    roles = roles_of(workload, facts.pods)
     free = not states.has_quota(workload) and not states.is_finished(workload)
     if roles.declared:
         judgement = _by_declaration(facts, workload, roles, free=free)
@@ -85,7 +85,7 @@ def _waiting(judgement: Judgement) -> Judgement:
 
 
 def _by_shape(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> Judgement:
-    members = members_of(facts.counted, role_by_shape, facts.owners)
+    members = members_of(facts.counted, roles.by_shape, facts.owners)
     if free:
         # A controller makes all pods again, as its template is by now.
         known = facts.parent is None and not facts.serving
@@ -93,23 +93,30 @@ def _by_shape(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> 
         made = composed_of(members, facts.parent, before)
         counts = {entry.name: entry.count for entry in made.pod_sets}
         declared = GROUP_SETS_DIGEST in made.annotations
-        differs = counts != roles.counts or are_edited(made.members, workload)
-        if counts and (declared or differs):
+        if counts and (declared or counts != roles.counts):
             again = members_of(facts.pods, role_by_name, facts.owners) if declared else members
             return Judgement(roles, sort_out(again, counts, made.rejected), rewrite=made)
-        if made.problem is not None and made.problem.waits and all(each.role for each in members):
-            # By what they say themselves, none of the pods is one too many.
-            present = Counter(each.role for each in members if each.fills)
-            places = {role: max(count, present[role]) for role, count in roles.counts.items()}
-            return Judgement(roles, sort_out(members, places), incomplete=made.problem.message)
-    strangers = [each for each in members if each.is_alive and each.role not in roles.counts]
-    problem = made.problem if free and (strangers or _sizes_differ(members)) else None
+    differs, asked = any(_unknown(members, roles)) or _sizes_differ(members), members
+    members = placed(asked, roles)
+    problem = made.problem if free else None
+    if problem is not None and problem.waits and all(each.role for each in members):
+        # By what they say themselves, none of the pods is one too many.
+        present = Counter(each.role for each in members if each.fills)
+        places = {role: max(count, present[role]) for role, count in roles.counts.items()}
+        return Judgement(roles, sort_out(members, places), incomplete=problem.message)
+    strangers = _unknown(members, roles)
     if free:
         # Until quota is reserved the pods that are still to come may change what the group is.
         left = roles.total - len([each for each in members if each.fills])
         strangers = strangers[len(strangers) + min(left, 0) :]
     roster = sort_out(members, roles.counts, _strangers(strangers))
-    return Judgement(roles, roster, problem=problem)
+    incomplete = problem.about if problem is not None and members != asked else ""
+    return Judgement(roles, roster, problem=problem if differs else None, incomplete=incomplete)
+
+
+def _unknown(members: Iterable[Member], roles: Roles) -> list[Member]:
+    """Pods that wait or run in no role that the Workload knows."""
+    return [each for each in members if each.is_alive and each.role not in roles.counts]
 
 
 def _sizes_differ(members: Iterable[Member]) -> bool:

@@ -82,7 +82,12 @@ def _has_shape(pod: Obj) -> bool:
 
 def with_shape(pod: Obj) -> Obj:
     """The pod with the name of its shape."""
-    notes = {**annotations_of(pod), ROLE_HASH: role_hash(pod["spec"])}
+    return named(pod, role_hash(pod["spec"]))
+
+
+def named(pod: Obj, shape: str) -> Obj:
+    """The pod with this name of its shape."""
+    notes = {**annotations_of(pod), ROLE_HASH: shape}
     return {**pod, "metadata": {**pod["metadata"], "annotations": notes}}
 
 

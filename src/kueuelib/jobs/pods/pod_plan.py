@@ -28,7 +28,7 @@ from kueuelib.jobs.contract.commands import (
 )
 from kueuelib.jobs.pods import marks
 from kueuelib.jobs.pods.compose import owner_references
-from kueuelib.jobs.pods.edits import are_edited, renamed
+from kueuelib.jobs.pods.edits import are_edited
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_deleted, is_gated, is_on_node
@@ -154,7 +154,7 @@ def plan_group(situation: Situation, group: PodGroup) -> Commands:
     if workload is not None and not going_on and _reserves_other_pods(group.facts, workload):
         return (*dropped, Delete(WORKLOADS, workload))
     # Owners of the Workload stay until their replacements own it, or it would go with them.
-    first = _strays(situation, group) or _renamed(group)
+    first = _strays(situation, group)
     if first:
         return first
     if workload is None:
@@ -330,33 +330,25 @@ def _held_back(situation: Situation, group: PodGroup, workload: Obj) -> Commands
     A reservation for other pods than those that wait is taken back.
     """
     phase, now = states.phase_of(workload), situation.now
-    if phase not in (Phase.PENDING, Phase.RESERVED):
-        return ()
-    changed = workload
-    if group.missing:
+    changed, waits = workload, phase in (Phase.PENDING, Phase.RESERVED)
+    if waits and group.missing:
         if phase is Phase.RESERVED:
             changed = states.cancel(workload, states.PENDING_REASON, group.missing, now)
         changed = states.hold_back(changed, group.missing, now)
-    elif states.is_held_back(workload):
+    elif waits and states.is_held_back(workload):
         changed = states.requeue(workload, now)
-    elif phase is Phase.RESERVED and _is_edited(group, workload):
+    elif _reserves_for_unedited(group, phase):
         why = "The pods were changed after their quota was reserved"
         changed = states.cancel(workload, states.PENDING_REASON, why, now)
     return () if changed is workload else reports.status_commands(workload, changed)
 
 
-def _is_edited(group: PodGroup, workload: Obj) -> bool:
-    return not group.roles.declared and are_edited(group.made.members, workload)
-
-
-def _renamed(group: PodGroup) -> Commands:
-    """Gives edited pods other roles while no quota is reserved and shapes are roles."""
-    parent, workload = group.facts.parent, group.workload
-    if group.roles.declared or (parent is not None and parent.pod_sets):
-        return ()
-    if workload is not None and states.has_quota(workload):
-        return ()
-    return renamed(group.roster.kept)
+def _reserves_for_unedited(group: PodGroup, phase: Phase) -> bool:
+    """Whether pods were edited since quota was reserved for them, and none of the group began."""
+    begun = group.roster.any(Stage.STARTED, Stage.LEAVING, Stage.SUCCEEDED, Stage.FAILED)
+    if phase is not Phase.RESERVED and (phase is not Phase.ADMITTED or begun):
+        return False
+    return not group.roles.declared and are_edited(group.roster.kept, group.roles)
 
 
 def _counted(situation: Situation, commands: Commands) -> Commands:

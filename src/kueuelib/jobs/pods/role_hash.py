@@ -17,6 +17,7 @@ import orjson
 from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.api.names import ROLE_HASH
 from kueuelib.api.quantity import Quantity
+from kueuelib.jobs.pods.reading import is_gated
 
 DIGITS = 8
 RECENT: Final = 256
@@ -55,9 +56,14 @@ _ESCAPES = [(mark.encode(), f"\\u{ord(mark):04x}".encode()) for mark in "<>&\u20
 """What Go's JSON never contains, for the sake of HTML and JavaScript."""
 
 
-def role_of(pod: Mapping[str, Any]) -> str:
-    """The name of the shape: written by our webhook when the pod was created, or else computed."""
-    return annotations_of(pod).get(ROLE_HASH) or role_hash(pod["spec"])
+def shape_of(pod: Mapping[str, Any]) -> str:
+    """The name of a pod's shape.
+
+    That of a waiting pod is computed, because it may have been edited. When a pod has started, its
+    spec has what its flavor adds, so the name that was written before counts.
+    """
+    written = "" if is_gated(pod) else annotations_of(pod).get(ROLE_HASH)
+    return written or role_hash(pod["spec"])
 
 
 def role_hash(spec: Mapping[str, Any]) -> str:
@@ -68,6 +74,21 @@ def role_hash(spec: Mapping[str, Any]) -> str:
     if spec.get("resources") is not None:  # only then, so that other names stay as they were
         shape["resources"] = spec["resources"].get("requests")
     return _name_of(orjson.dumps(shape))
+
+
+def likeness(spec: Mapping[str, Any]) -> str:
+    """The name of the shape, whatever the order of its tolerations.
+
+    The API server adds tolerations at the end, a user who edits a pod anywhere.
+    """
+    tolerations = spec.get("tolerations")
+    if not tolerations:
+        return role_hash(spec)
+    return role_hash({**spec, "tolerations": sorted(tolerations, key=_sorted_json)})
+
+
+def _sorted_json(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 def _containers(containers: Sequence[Mapping[str, Any]] | None) -> list[Any] | None:

@@ -40,7 +40,7 @@ from kueuelib.jobs.pods.reading import (
     stage_of,
     total_count_of,
 )
-from kueuelib.jobs.pods.role_hash import role_hash
+from kueuelib.jobs.pods.role_hash import likeness, role_hash
 
 
 def validate_pod(new: Obj, old: Obj | None, *, group_exists: bool = False) -> Sequence[FieldError]:
@@ -126,8 +126,9 @@ def _changes(new: Obj, old: Obj, *, group_exists: bool) -> list[FieldError]:
         errors.append(forbidden(label_path(GROUP_ROLE_LABEL), IMMUTABLE))
     notes, now = annotations_of(old), annotations_of(new)
     frozen = [GROUP_SETS]
-    renamed = is_gated(new) and now.get(ROLE_HASH) == role_hash(new["spec"])
-    if is_managed(old) and ROLE_HASH in notes and not renamed:
+    shapes = (role_hash(old["spec"]), likeness(old["spec"]))
+    named = is_gated(old) and now.get(ROLE_HASH) in shapes
+    if is_managed(old) and ROLE_HASH in notes and not named:
         frozen.append(ROLE_HASH)
     if group_exists:
         frozen.append(GROUP_TOTAL_COUNT)

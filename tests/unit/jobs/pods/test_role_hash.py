@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from kueuelib.jobs.pods.role_hash import _name_of, role_hash, role_of
+from kueuelib.jobs.pods.role_hash import _name_of, role_hash, shape_of
 
 DEFAULT_TOLERATIONS = [
     {
@@ -183,16 +183,23 @@ def test_what_a_pod_runs_does_not():
 def test_neither_labels_nor_the_preemption_policy_do(pods):
     plain = pods.waiting(group="g", total=1)
     other = pods.waiting(group="g", total=1, labels={"a": "b"}, preemptionPolicy="Never")
-    assert role_of(plain) == role_of(other)
+    assert shape_of(plain) == shape_of(other)
 
 
-def test_the_annotation_of_the_webhook_outlives_changes_of_the_spec(pods):
-    pod = pods.waiting(group="g", total=1)
-    before = role_of(pod)
+def test_the_annotation_of_a_pod_that_has_started_outlives_changes_of_the_spec(pods):
+    pod = pods.running(group="g", total=1)
+    before = shape_of(pod)
     pod["spec"]["nodeSelector"] = {"added": "by admission"}
-    assert role_of(pod) == before
+    assert shape_of(pod) == before
     del pod["metadata"]["annotations"]["kueue.x-k8s.io/role-hash"]
-    assert role_of(pod) != before
+    assert shape_of(pod) != before
+
+
+def test_the_shape_of_a_waiting_pod_follows_its_spec(pods):
+    pod = pods.waiting(group="g", total=1)
+    before = shape_of(pod)
+    pod["spec"]["nodeSelector"] = {"added": "by a user"}
+    assert shape_of(pod) == role_hash(pod["spec"]) != before
 
 
 def test_the_shape_of_pods_that_differ_in_their_arguments_is_named_once():
