@@ -158,7 +158,7 @@ class Integrations:
     Attributes:
         frameworks: integrations that come with kueuelib, or that installed packages offer.
         external_frameworks: kinds that another process queues, as `Kind.version.group`. Its only
-            effect: their children are left alone.
+            effect: their children get no Workload.
         label_keys_to_copy: labels that a Workload takes over from its job.
         pod_options: which plain pods are considered.
     """

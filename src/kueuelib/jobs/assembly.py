@@ -45,7 +45,7 @@ Kind = str | Integration | type[GenericJob[Any]]
 NAME_LIMIT = 57
 """The maximum length of the name; suffixes are added to it."""
 BUNDLED_KINDS = frozenset({JOBS.group_kind, PODS.group_kind})
-"""Kinds that another manager is expected to queue, so that their children are left alone."""
+"""Kinds that another manager is expected to queue, so that their children get no Workload."""
 
 
 def setup(

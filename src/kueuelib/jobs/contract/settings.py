@@ -99,8 +99,8 @@ class JobSettings:
         pods_ready_recovery: whether PodsReady turns False again when a pod of a running job fails;
             without it, it stays True while the Workload is admitted.
         workers: how many objects are reconciled at a time, by `Kind.group`; `WORKERS` by default.
-        external_kinds: group and kind of jobs that another process queues; their children are left
-            alone, like those of our own jobs (`integrations.externalFrameworks`).
+        external_kinds: group and kind of jobs that another process queues; their children get no
+            Workload, like those of our own jobs (`integrations.externalFrameworks`).
         taken_over: the labels and annotations that a Workload copies from its job.
         delete_deactivated_after: seconds after which a job is deleted if the manager deactivated
             its Workload; None: never (`objectRetentionPolicies`).

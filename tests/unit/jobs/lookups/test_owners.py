@@ -177,7 +177,7 @@ def test_an_owner_of_another_kind_in_between_is_followed(build):
     assert ask(Owners([BATCH_JOB], stores, JobSettings()), pod) is None
 
 
-def test_children_of_a_kind_that_another_process_queues_are_left_alone(build):
+def test_children_of_a_kind_that_another_process_queues_wait_for_its_workload(build):
     train = build.job(meta={"name": "train", "uid": "train-uid"})
     pod = child_of(build, train, "pod")
     pod["metadata"]["ownerReferences"][0].update(apiVersion="example.com/v1", kind="Train")
@@ -185,6 +185,11 @@ def test_children_of_a_kind_that_another_process_queues_are_left_alone(build):
     stores = JobStores({}, indexed, store(), store(), store())
     external = Owners([], stores, EXTERNAL, Foreign(train))
     assert ask(external, pod).admitted is False
+    workload = build.workload(train, admitted=True)
+    indexed.put(key_of(workload), workload)
+    assert ask(external, pod).admitted is True
+    unnamed = {**train, "metadata": {**train["metadata"], "labels": {}}}
+    assert ask(Owners([], stores, EXTERNAL, Foreign(unnamed)), pod) is None
     assert ask(Owners([], stores, JobSettings(), Foreign(train)), pod) is None
 
 
