@@ -19,6 +19,7 @@ from kueuelib.checks.moves import (
     holds,
     next_move,
     reservation_of,
+    retry_delay_of,
 )
 from kueuelib.checks.verdicts import Ready, Retry
 
@@ -173,3 +174,9 @@ def test_a_pending_check_is_asked_again_when_it_said() -> None:
     asked = Asked(reservation, None, "Pending", NOW + 5)
     assert move(workload(), "Pending", asked, NOW + 4) == Rest(NOW + 5)
     assert move(workload(), "Pending", asked, NOW + 5) == Ask()
+
+
+def test_a_check_says_how_long_a_retry_lasts() -> None:
+    assert retry_delay_of({"spec": {"retryDelayMinutes": 2}}) == 120
+    assert retry_delay_of({"spec": {"retryDelayMinutes": 0}}) == 0
+    assert retry_delay_of({"spec": {}}) == 900

@@ -78,9 +78,21 @@ def test_taints_must_be_tolerated(
     assert found == (None if fits else want)
 
 
-def test_tolerations_of_the_flavor_count_like_those_of_the_pod() -> None:
-    own = {"key": "spot", "operator": "Exists"}
-    assert mismatch_of(flavor(taints=[TAINT], tolerations=[own]), pod()) is None
+@pytest.mark.parametrize(
+    ("own", "fits"),
+    [
+        ({"key": "spot", "operator": "Exists"}, True),
+        ({"key": "other", "operator": "Exists"}, False),
+        ({"key": "spot", "value": "yes"}, True),
+        ({"key": "spot", "value": "no"}, False),
+        ({"key": "spot", "operator": "Exists", "effect": "NoExecute"}, False),
+    ],
+)
+def test_tolerations_of_the_flavor_count_like_those_of_the_pod(
+    own: dict[str, str], fits: bool
+) -> None:
+    found = mismatch_of(flavor(taints=[TAINT], tolerations=[own]), pod())
+    assert (found is None) is fits
 
 
 def test_taint_is_told_in_the_words_that_clients_know() -> None:

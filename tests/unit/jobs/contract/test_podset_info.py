@@ -30,6 +30,12 @@ def test_each_flavor_counts_once_in_the_order_of_its_resources():
     assert found.count == 4
 
 
+def test_a_toleration_of_a_flavor_comes_as_a_whole():
+    until = {**SPOT, "effect": "NoExecute", "tolerationSeconds": 300}
+    flavors = {"spot": {"spec": {"tolerations": [until]}}}
+    assert podset_info.from_assignment(assignment(cpu="spot"), 1, flavors).tolerations == (until,)
+
+
 def test_the_order_of_the_assignment_does_not_matter():
     one = podset_info.from_assignment(assignment(cpu="spot", memory="gpu"), 1, FLAVORS)
     other = podset_info.from_assignment(assignment(memory="gpu", cpu="spot"), 1, FLAVORS)

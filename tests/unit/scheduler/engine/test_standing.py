@@ -166,6 +166,24 @@ def test_namespace_that_does_not_match_and_then_does(cluster: Cluster) -> None:
     assert cluster.rest() == ["w"]
 
 
+@pytest.mark.parametrize(
+    ("expression", "matches"),
+    [
+        ({"key": "team", "operator": "In", "values": ["blue"]}, True),
+        ({"key": "team", "operator": "In", "values": ["red"]}, False),
+        ({"key": "team", "operator": "NotIn", "values": ["blue"]}, False),
+        ({"key": "color", "operator": "In", "values": ["blue"]}, False),
+    ],
+)
+def test_namespaces_are_selected_by_expressions(
+    cluster: Cluster, expression: dict[str, object], matches: bool
+) -> None:
+    cluster.queue("q", 1, selector={"matchExpressions": [expression]})
+    cluster.tell(events.NamespaceSet("ns", {"team": "blue"}))
+    cluster.submit("w", "q")
+    assert cluster.rest() == (["w"] if matches else [])
+
+
 def test_selector_that_opens_lets_parked_workloads_in(cluster: Cluster) -> None:
     cluster.queue("q", 1, selector={"matchLabels": {"team": "blue"}})
     cluster.submit("w", "q")
