@@ -79,7 +79,7 @@ def build_workload(
 
 def as_own(job: GenericJob, composed: Obj) -> Obj:
     """A composed Workload with what shows that it stands for the job; the same object for a group
-    of pods, which is no object that could control it.
+    of pods, because a group is not an object.
 
     Raises:
         InvalidJob: it has another controller.

@@ -78,7 +78,7 @@ def leader(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def leads(snapshot: Snapshot) -> bool:
-    """Whether a manager leads, as far as its Lease tells.
+    """Whether a manager leads, as far as its Lease shows.
 
     Args:
         snapshot: the cluster.
