@@ -17,7 +17,7 @@ from kueuelib.api.names import (
     workload_name,
 )
 from kueuelib.errors import InvalidJob
-from kueuelib.jobs.contract.capabilities import ComposableJob
+from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithPriorityClass
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
 from kueuelib.jobs.reconcile.equivalence import digest
@@ -201,9 +201,10 @@ def with_priority(
 ) -> Obj:
     """The Workload with the priority class that the job names; the same object if it has it.
 
-    A priority that was changed in the Workload itself stays as long as the class is the same, and
-    that of a prebuilt Workload as long as no label of the job names another class. While quota is
-    held only the name of the class can change, not its kind.
+    A priority that was changed in the Workload itself stays as long as the class is the same. That
+    of a waiting job whose kind no longer names a class becomes the default. That of a prebuilt
+    Workload stays as long as no label of the job names another class. While quota is held only the
+    name of the class can change, not its kind.
 
     Raises:
         PriorityClassNotFound: the class that the job names does not exist.
@@ -217,9 +218,13 @@ def with_priority(
         return workload
     elif not current or current.get("kind") != WORKLOAD_PRIORITY_CLASSES.kind:
         named = pod_priority_class(job, pod_sets)
-        if not named or current == class_ref(PRIORITY_CLASSES, named):
+        if not named and (not isinstance(job, JobWithPriorityClass) or has_quota(workload)):
+            return workload  # without a class, it has the default of the time when it was made
+        if named and current == class_ref(PRIORITY_CLASSES, named):
             return workload
     chosen = resolve(job, pod_sets, classes).spec()
+    if current == chosen.get("priorityClassRef"):
+        return workload
     kinds = [(ref or {}).get("kind") for ref in (current, chosen.get("priorityClassRef"))]
     if kinds[0] != kinds[1] and has_quota(workload):
         return workload

@@ -321,6 +321,27 @@ def test_the_kind_may_know_its_priority_class_elsewhere():
         resolve(job, job.pod_sets(), PriorityClasses())
 
 
+def test_a_priority_class_that_the_kind_no_longer_names_is_not_kept():
+    classes = PriorityClasses(pod={"high": {"metadata": {"name": "high"}, "value": 9}})
+    default = {"metadata": {"name": "low"}, "value": 2, "globalDefault": True}
+    before = attrs.evolve(situation(training(**{"class": "high"})), classes=classes)
+    made = plan(before)[0].obj
+    assert made["spec"]["priority"] == 9
+    for known, priority, name in ((classes.pod, 0, None), ({"low": default}, 2, "low")):
+        seen = situation(training(), made)
+        (change, event) = plan(attrs.evolve(seen, classes=PriorityClasses(pod=known)))
+        ref = change.new["spec"].get("priorityClassRef") or {}
+        assert (change.new["spec"]["priority"], ref.get("name")) == (priority, name)
+        assert event.reason == "UpdatedWorkload"
+        again = situation(training(), change.new)
+        assert plan(attrs.evolve(again, classes=PriorityClasses(pod=known))) == ()
+    held = admitted(training())
+    held["spec"] |= {key: made["spec"][key] for key in ("priority", "priorityClassRef")}
+    running = training()
+    running["spec"]["suspend"] = False
+    assert plan(attrs.evolve(situation(running, held), classes=classes)) == ()
+
+
 def test_the_lowest_of_several_global_defaults_counts():
     classes = PriorityClasses(
         pod={
