@@ -67,6 +67,7 @@ class Fault:
         leaves: findings of `found` that have another cause.
         clean: removes what is left of the fault.
         runs: whether there is a command.
+        in_pods: whether the manager has to run in pods.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Fault:
     leaves: frozenset[str] = attrs.field(converter=frozenset, default=frozenset())
     clean: Callable[[Installed], Any] = nothing
     runs: bool = True
+    in_pods: bool = False
 
 
 # --- objects
@@ -350,6 +352,7 @@ FAULTS = (
         NO_MANAGER,
         SCALE,
         {THE_DEPLOYMENT},
+        in_pods=True,
     ),
     Fault(
         "another authority is trusted, and no manager repairs it",
@@ -357,6 +360,7 @@ FAULTS = (
         {**NO_MANAGER, f"webhook-authority: {OUR_HOOKS}": ERROR},
         SCALE,
         {THE_DEPLOYMENT, OUR_HOOKS},
+        in_pods=True,
     ),
     Fault(
         "webhooks lead to a Service that does not exist",
@@ -367,6 +371,7 @@ FAULTS = (
         },
         INSTALL,
         {OUR_HOOKS},
+        in_pods=True,
     ),
     Fault(
         "a webhook configuration is gone",
@@ -583,6 +588,7 @@ FAULTS = (
         {"ConfigMap kueue-system/kueue-manager-config", THE_DEPLOYMENT, "*WebhookConfiguration *"},
         decision="add batch/job to integrations.frameworks",
         editor=r"sed -i 's|frameworks: \[pod\]|frameworks: [batch/job, pod]|'",
+        in_pods=True,
     ),
     Fault(
         "the Go manager is forgotten",
@@ -614,6 +620,7 @@ FAULTS = (
         f"kubectl -n {SYSTEM} get pods -o wide  # synchronise its node's clock",
         decision="synchronise its node's clock",
         decide=lambda cluster: cluster.restart(),
+        in_pods=True,
     ),
     Fault(
         "the configuration is not valid",
@@ -626,6 +633,7 @@ FAULTS = (
         {"ConfigMap kueue-system/kueue-manager-config", THE_DEPLOYMENT},
         decision="unknown key metrix",
         editor="sed -i /metrix/d",
+        in_pods=True,
     ),
     Fault(
         "the manager runs with old values",
@@ -633,6 +641,7 @@ FAULTS = (
         {f"restart-needed: Lease {SYSTEM}/{LEASE}": WARNING},
         RESTART,
         {THE_DEPLOYMENT},
+        in_pods=True,
     ),
     Fault(
         "a ClusterQueue does not select the namespace",
@@ -664,5 +673,6 @@ FAULTS = (
         {f"visibility-missing: APIService v1beta2.visibility.{DOMAIN}": WARNING},
         INSTALL,
         {f"APIService v1beta2.visibility.{DOMAIN}"},
+        in_pods=True,
     ),
 )

@@ -15,10 +15,12 @@ from pathlib import Path
 
 import attrs
 import yaml
+from real_plane import real_cluster
 from rest import Obj, Rest
 from warm import Processes
 
 from kueuelib.api.meta import format_micro_time, key_of
+from kueuelib.app.configuration import load_configuration
 from kueuelib.app.doctor.examining import Report, examine_twice
 from kueuelib.app.doctor.finding import Finding
 from kueuelib.app.doctor.reading import read
@@ -88,12 +90,14 @@ class Installed:
         cluster: where they are.
         rest: a client.
         addresses: where the manager listens, as keys of its configuration.
+        outside: the configuration of a manager that runs outside of the cluster; None for pods.
     """
 
     processes: Processes
     cluster: LocalCluster
     rest: Rest
-    _addresses: Obj
+    _addresses: Obj = attrs.field(factory=dict)
+    outside: Path | None = None
     _started: list[Obj] = attrs.field(factory=list)
 
     # ---- what doctor says
@@ -109,9 +113,11 @@ class Installed:
 
         async def examined() -> Report:
             async with await connect(self.cluster.kubeconfig) as client:
-                running = await running_configuration(client, None)
+                given = load_configuration(self.outside) if self.outside else None
+                configuration = (await running_configuration(client, given)).configuration
+                file = str(self.outside or "")
                 return await examine_twice(
-                    lambda: read(client, running.configuration, now=clock.now()), clock
+                    lambda: read(client, configuration, file=file, now=clock.now()), clock
                 )
 
         findings = asyncio.run(examined()).findings
@@ -122,11 +128,14 @@ class Installed:
     def objects(self) -> dict[str, Obj]:
         """Every object without its status, by kind, namespace and name.
 
-        Entries of webhooks are sorted: the manager and `install` write them in different orders.
+        Those that only follow from a Deployment are left out. Entries of webhooks are sorted: the
+        manager and `install` write them in different orders.
         """
         found = {}
         for path, kind in self._collections():
             for obj in self.rest.items(path):
+                if _is_of_deployment(obj):
+                    continue
                 meta = {key: one for key, one in obj["metadata"].items() if key not in _OF_SERVER}
                 entries = sorted(obj.get("webhooks") or (), key=lambda one: str(one["name"]))
                 parts = {"metadata": meta, "status": None, "webhooks": entries}
@@ -174,6 +183,12 @@ class Installed:
 
     def follow(self) -> None:
         """Does what the controller of Deployments would do to the managers."""
+        if self.outside is None:
+            self._follow_own()
+        for other in self.rest.items(OTHERS):
+            self._lead_elsewhere(bool(other["spec"]["replicas"]))
+
+    def _follow_own(self) -> None:
         deployment = self.rest.get(DEPLOYMENT)
         wanted = [deployment["spec"]["template"]] if deployment["spec"]["replicas"] else []
         if wanted != self._started:
@@ -182,8 +197,6 @@ class Installed:
             self._started[:] = []
             if wanted:
                 self.start()
-        for other in self.rest.items(OTHERS):
-            self._lead_elsewhere(bool(other["spec"]["replicas"]))
 
     def _lead_elsewhere(self, leads: bool) -> None:
         """Does to the Lease what the manager in namespace `other` would do."""
@@ -240,6 +253,11 @@ class Installed:
         assert self.processes.wait("manager", READY_SECONDS)
 
 
+def _is_of_deployment(obj: Obj) -> bool:
+    owners = obj["metadata"].get("ownerReferences") or ()
+    return any(one["kind"] in ("Deployment", "ReplicaSet") for one in owners)
+
+
 @contextmanager
 def installed(folder: Path) -> Iterator[Installed]:
     """The server obeys roles, resolves our Services, and simulates two nodes."""
@@ -273,3 +291,25 @@ def installed(folder: Path) -> Iterator[Installed]:
             )
             one.start()
             yield one
+
+
+@contextmanager
+def outside(folder: Path) -> Iterator[Installed]:
+    """A real control plane, and a manager outside of it."""
+    with real_cluster(folder) as cluster, Rest(cluster.kubeconfig) as rest:
+        file = folder / "config.yaml"
+        addresses = {
+            "health": {"healthProbeBindAddress": f"127.0.0.1:{cluster.health_port}"},
+            "metrics": {"bindAddress": "0"},
+            "webhook": {"host": "127.0.0.1", "port": cluster.webhook_port},
+        }
+        content = {**yaml.safe_load(CONFIG), **addresses}
+        del content["visibilityServer"]
+        file.write_text(yaml.safe_dump(content))
+        args = ["--kubeconfig", str(cluster.kubeconfig), "--config", str(file)]
+        url = f"https://127.0.0.1:{cluster.webhook_port}"
+        install = ("install", *args, "--webhook-url", url)
+        cluster.processes.finish("install", *install, seconds=READY_SECONDS)
+        cluster.processes.start("manager", "manager", *args)
+        cluster.wait_for_manager()
+        yield Installed(cluster.processes, cluster, rest, outside=file)

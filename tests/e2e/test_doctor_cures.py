@@ -8,40 +8,57 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 import pytest
-from faults import FAULTS, JOBS, LOCAL, Fault, job, typed
-from installed import Installed, installed
+from faults import FAULTS, INSTALL, JOBS, LOCAL, Fault, job, typed
+from installed import Installed, installed, outside
+from real_plane import lacking
 from rest import KUEUE, Obj, eventually
 from unusual import UNUSUAL, Unusual
 
 from kueuelib.cli.doctor.command import WORDS
 
 PATIENCE = 60.0
+POOL = "kueuelib.dev/pool"
+FLAVORS = ("on-demand", "spot")
 
 
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
-    """Quota for everything that nodes have, a queue, and a Job that runs."""
+    """A server and a manager in pods."""
     with installed(tmp_path_factory.mktemp("doctor")) as cluster:
-        rest = cluster.rest
-        resources = {"cpu": "100k", "memory": "1Pi"}
-        quota = [{"name": name, "nominalQuota": one} for name, one in resources.items()]
-        flavors = ("on-demand", "spot")
-        for name in flavors:
-            spec = {"nodeLabels": {"kueuelib.dev/pool": name}}
-            rest.create(f"{KUEUE}/resourceflavors", typed("ResourceFlavor", name, spec=spec))
-        group = {
-            "coveredResources": list(resources),
-            "flavors": [{"name": name, "resources": quota} for name in flavors],
-        }
-        spec = {"namespaceSelector": {}, "resourceGroups": [group]}
-        rest.create(f"{KUEUE}/clusterqueues", typed("ClusterQueue", "main", spec=spec))
-        rest.create("/api/v1/namespaces", {"metadata": {"name": "team"}})
-        local = typed("LocalQueue", "main", spec={"clusterQueue": "main"})
-        rest.create(LOCAL, local)
-        rest.create(JOBS, job("steady"))
-        eventually(lambda: not rest.get(f"{JOBS}/steady")["spec"]["suspend"])
-        eventually(lambda: not cluster.found(), PATIENCE)
+        use(cluster)
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    """A real control plane and a manager outside of it."""
+    with outside(tmp_path_factory.mktemp("real")) as cluster:
+        for number, pool in enumerate(FLAVORS):
+            body = {"metadata": {"labels": {POOL: pool}}}
+            cluster.rest.merge(f"/api/v1/nodes/node-{number}", body)
+        use(cluster)
+        yield cluster
+
+
+def use(cluster: Installed) -> None:
+    """Quota for everything that nodes have, a queue, and a Job that runs."""
+    rest = cluster.rest
+    node = rest.items("/api/v1/nodes")[0]["status"]["allocatable"]
+    quota = [{"name": name, "nominalQuota": node[name]} for name in ("cpu", "memory")]
+    for name in FLAVORS:
+        spec = {"nodeLabels": {POOL: name}}
+        rest.create(f"{KUEUE}/resourceflavors", typed("ResourceFlavor", name, spec=spec))
+    group = {
+        "coveredResources": ["cpu", "memory"],
+        "flavors": [{"name": name, "resources": quota} for name in FLAVORS],
+    }
+    spec = {"namespaceSelector": {}, "resourceGroups": [group]}
+    rest.create(f"{KUEUE}/clusterqueues", typed("ClusterQueue", "main", spec=spec))
+    rest.create("/api/v1/namespaces", {"metadata": {"name": "team"}})
+    rest.create(LOCAL, typed("LocalQueue", "main", spec={"clusterQueue": "main"}))
+    rest.create(JOBS, job("steady"))
+    eventually(lambda: not rest.get(f"{JOBS}/steady")["spec"]["suspend"])
+    said(cluster, {})
 
 
 def severities(cluster: Installed, **when: float) -> dict[str, str]:
@@ -53,14 +70,29 @@ def severities(cluster: Installed, **when: float) -> dict[str, str]:
 def test_it_is_found_and_its_command_cures_it_and_nothing_else(
     healthy: Installed, fault: Fault
 ) -> None:
-    cluster = healthy
+    cure(healthy, fault, fault.command)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(lacking()), reason=lacking())
+@pytest.mark.parametrize(
+    "fault", [one for one in FAULTS if not one.in_pods], ids=lambda one: one.name
+)
+def test_a_manager_outside_of_a_real_control_plane(real: Installed, fault: Fault) -> None:
+    address = f"https://127.0.0.1:{real.cluster.webhook_port}"
+    install = f"kueuelib install --webhook-url {address} --config {real.outside}"
+    cure(real, fault, fault.command.replace(INSTALL, install))
+
+
+def cure(cluster: Installed, fault: Fault, command: str) -> None:
+    """Plants a fault, looks for it, and runs the command."""
     before = cluster.objects()
     fault.plant(cluster)
     try:
         said(cluster, fault.found)
         root = next(iter(fault.found))
         finding = next(one for key, one in cluster.found().items() if ": ".join(key) == root)
-        assert finding.fix == fault.command
+        assert finding.fix == command
         assert fault.decision in f"{finding.problem} {finding.fix}"
         planted = cluster.objects()
         if fault.runs:
