@@ -455,15 +455,19 @@ FAULTS = (
         "the ClusterQueue of a LocalQueue does not exist",
         local_queue("lost", "absent"),
         {f"local-queue: LocalQueue {TEAM}/lost": ERROR},
-        f"kubectl delete -n {TEAM} localqueue lost  # or create ClusterQueue absent",
-        {f"LocalQueue {TEAM}/lost"},
+        f"kubectl get -n {TEAM} localqueue lost -o yaml  "
+        "# create ClusterQueue absent, or remove this LocalQueue if nobody submits to it",
+        {"ClusterQueue absent"},
+        decision="create ClusterQueue absent",
+        decide=queue("absent"),
+        clean=delete(f"{LOCAL}/lost", f"{KUEUE}/clusterqueues/absent"),
     ),
     Fault(
         "Jobs wait in a LocalQueue without ClusterQueue",
         both(local_queue("lost", "absent"), create(JOBS, job("astray", "lost", "0"))),
         {f"local-queue: LocalQueue {TEAM}/lost": ERROR},
         f"kubectl get -n {TEAM} localqueue lost -o yaml  "
-        "# create ClusterQueue absent: Workloads wait in this LocalQueue",
+        "# create ClusterQueue absent: Workloads are in this LocalQueue",
         {"ClusterQueue absent", *started("astray")},
         decision="create ClusterQueue absent",
         decide=queue("absent"),
@@ -472,13 +476,16 @@ FAULTS = (
     Fault(
         "a ClusterQueue names a flavor that does not exist",
         queue("flavored", resourceGroups=groups(absent="0")),
-        {"queue-inactive: ClusterQueue flavored": ERROR},
-        "kubectl edit clusterqueue flavored  "
-        "# ResourceFlavor absent: create it, or take it out of spec.resourceGroups",
-        {"ClusterQueue flavored"},
-        decision="ResourceFlavor absent: create it, or take it out of spec.resourceGroups",
-        editor="sed -i 's/name: absent/name: spot/'",
-        clean=delete(f"{KUEUE}/clusterqueues/flavored"),
+        {
+            "flavor-missing: ResourceFlavor absent": ERROR,
+            "queue-inactive: ClusterQueue flavored": ERROR,
+        },
+        "kubectl get resourceflavors,clusterqueues  "
+        "# create absent, or take it out of spec.resourceGroups of ClusterQueue flavored",
+        {"ResourceFlavor absent"},
+        decision="create absent",
+        decide=create(f"{KUEUE}/resourceflavors", typed("ResourceFlavor", "absent", spec={})),
+        clean=delete(f"{KUEUE}/clusterqueues/flavored", f"{KUEUE}/resourceflavors/absent"),
     ),
     Fault(
         "a ClusterQueue names a check that does not exist",

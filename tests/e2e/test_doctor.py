@@ -644,7 +644,7 @@ def test_every_check_is_seen_to_find_something(before: Found) -> None:
     seen = {name for _, expected in CASES.values() for name, _ in expected}
     # See `test_doctor_alive.py`, `test_doctor_clock.py`, `test_doctor_cures.py`.
     others = {"check-pending", "quota-unowned", "clock-skew"}
-    others |= {"configuration-invalid", "kind-disabled", "webhook-service"}
+    others |= {"configuration-invalid", "kind-disabled", "webhook-service", "flavor-missing"}
     assert seen | {name for name, _ in before} | others == {one.name for one in all_checks()}
 
 
@@ -758,7 +758,8 @@ def test_who_may_read_our_kinds_alone_gets_what_these_tell(
     )
     assert done.returncode == 4, done.stderr
     report = json.loads(done.stdout)
-    assert {one["check"] for one in report["findings"]} == {"queue-inactive", "queue-status"}
+    found = {one["check"] for one in report["findings"]}
+    assert found == {"flavor-missing", "queue-inactive", "queue-status"}
     skipped = {one["check"]: one["why"] for one in report["notChecked"]}
     assert "fits-but-waits" in report["checked"]  # no ClusterQueue selects by labels
     assert skipped["quota-promised"].startswith("nodes is forbidden")

@@ -24,6 +24,7 @@ QUEUE_CHECKS = {
     "feature-missing",
     "finalizer-stuck",
     "fits-but-waits",
+    "flavor-missing",
     "local-queue",
     "never-fits",
     "never-ran",
@@ -65,7 +66,8 @@ def test_who_may_read_queues_and_workloads_alone_gets_the_checks_of_them(tmp_pat
         report = json.loads(kueuelib("doctor", "-o", "json", "--kubeconfig", some).stdout)
         pending = kueuelib("pending", "-A", "--kubeconfig", some)
     assert {*report["checked"]} == QUEUE_CHECKS
-    assert {one["check"] for one in report["findings"]} == {"queue-inactive", "queue-status"}
+    found = {one["check"] for one in report["findings"]}
+    assert found == {"flavor-missing", "queue-inactive", "queue-status"}
     assert {"AdmissionCheck", "Cohort", "Namespace"} <= {*report["notSeen"]}
     skipped = {one["check"]: one["why"] for one in report["notChecked"]}
     assert skipped["cohort-cycle"].startswith("cohorts.kueue.x-k8s.io is forbidden")

@@ -17,8 +17,8 @@ from tests.unit.app.doctor.test_findings import (
     lead_elsewhere,
     leave,
     let_another_webhook_fail,
+    lose_a_check,
     lose_a_controller,
-    lose_a_flavor,
     misconfigure,
     name_no_class,
     name_no_cluster_queue,
@@ -57,15 +57,19 @@ def test_a_misspelled_class_is_corrected(patient: Any) -> None:
     assert patient.only("job-unqueued").fix == fix
 
 
-def test_a_local_queue_that_misspells_its_cluster_queue_is_replaced(patient: Any) -> None:
+def test_a_local_queue_whose_cluster_queue_is_lost_stays(patient: Any) -> None:
     name_no_cluster_queue(patient)
-    delete = "kubectl delete -n ns localqueue lost  # or create ClusterQueue absent"
-    assert patient.only("local-queue").fix == delete
-    patient.get("Workload", "waits")["spec"]["queueName"] = "lost"
-    fix = "kubectl get -n ns localqueue lost -o yaml  # create ClusterQueue absent: Workloads wait"
-    assert patient.only("local-queue").fix == f"{fix} in this LocalQueue"
+    show = "kubectl get -n ns localqueue lost -o yaml"
+    fix = f"{show}  # create ClusterQueue absent, or remove this LocalQueue if nobody submits to it"
+    assert patient.only("local-queue").fix == fix
     patient.get("LocalQueue", "lost")["spec"]["clusterQueue"] = "cqq"
     assert "sed 's|clusterQueue: cqq$|clusterQueue: cq|'" in patient.only("local-queue").fix
+    patient.get("LocalQueue", "lost")["spec"]["clusterQueue"] = "cq2"
+    assert patient.only("local-queue").fix.startswith(f"{show}  # create ClusterQueue cq2, or")
+    patient.get("LocalQueue", "lost")["spec"]["clusterQueue"] = "cqq"
+    patient.get("Workload", "waits")["spec"]["queueName"] = "lost"
+    fix = f"{show}  # create ClusterQueue cqq: Workloads are in this LocalQueue"
+    assert patient.only("local-queue").fix == fix
 
 
 @pytest.mark.parametrize(
@@ -87,8 +91,8 @@ def test_a_label_that_means_something_else_is_not_overwritten(
 
 
 def test_what_does_not_exist_is_to_be_created_or_taken_out(patient: Any) -> None:
-    lose_a_flavor(patient)
-    what = "ResourceFlavor absent: create it, or take it out of spec.resourceGroups"
+    lose_a_check(patient)
+    what = "AdmissionCheck absent: create it, or take it out of the queue"
     assert patient.only("queue-inactive").fix == f"kubectl edit clusterqueue cq  # {what}"
 
 

@@ -293,6 +293,18 @@ def lose_a_flavor(patient: Any) -> None:
     _inactive(patient)
 
 
+def lose_a_check(patient: Any) -> None:
+    checks = {"admissionChecks": [{"name": "absent"}]}
+    patient.get("ClusterQueue")["spec"]["admissionChecksStrategy"] = checks
+    _inactive(patient)
+
+
+def end_the_queue(patient: Any) -> None:
+    meta = {"deletionTimestamp": LONG_AGO, "finalizers": ["kueue.x-k8s.io/resource-in-use"]}
+    patient.get("ClusterQueue")["metadata"].update(meta)
+    _inactive(patient)
+
+
 def _checked(patient: Any, active: str) -> None:
     said = {"type": "Active", "status": active, "reason": "Active", "message": ""}
     said["lastTransitionTime"] = LONG_AGO
@@ -600,7 +612,7 @@ CASES = [
      "(FailedDiscoveryCheck: connection refused)"),
     (let_another_webhook_fail, "another-webhook", ERROR, f"{MUTATING} theirs", "does not answer"),
     (register_another_webhook, "another-webhook", HINT, f"{MUTATING} theirs", "theirs.dev"),
-    (lose_a_flavor, "queue-inactive", ERROR, QUEUE, "missing ResourceFlavor(s): absent"),
+    (lose_a_check, "queue-inactive", ERROR, QUEUE, "missing AdmissionCheck(s): absent"),
     (lose_a_controller, "queue-inactive", ERROR, QUEUE, "AdmissionCheck"),
     (wait_for_a_check, "check-pending", HINT, "AdmissionCheck budget", "controller example.com/b"),
     (stop, "queue-inactive", HINT, QUEUE, "is stopped"),
@@ -667,7 +679,35 @@ def test_one_illness_has_exactly_one_finding(
 
 
 def test_every_check_has_a_case() -> None:
-    assert {one.name for one in all_checks()} == {check for _, check, *_ in CASES}
+    others = {"flavor-missing"}  # it has consequences, see below
+    assert {one.name for one in all_checks()} == {check for _, check, *_ in CASES} | others
+
+
+def test_a_flavor_that_does_not_exist_is_one_cause(patient: Any) -> None:
+    lose_a_flavor(patient)
+    queue = copy.deepcopy(patient.get("ClusterQueue"))
+    queue["metadata"]["name"] = "second"
+    queue["status"] |= {"reservingWorkloads": 0, "flavorsReservation": []}
+    patient.objects.append(queue)
+    (found,) = (one for name, one in patient.found() if name == "flavor-missing")
+    assert (found.severity, str(found.subject)) == (ERROR, "ResourceFlavor absent")
+    assert found.problem.endswith("nothing is admitted in ClusterQueue cq, second, which names it")
+    assert "create absent, or take it out" in found.fix
+    assert patient.causes() == {"queue-inactive": "flavor-missing"}
+
+
+def test_a_queue_that_is_deleted_while_workloads_wait_is_an_error(patient: Any) -> None:
+    end_the_queue(patient)
+    found = dict(patient.found())
+    assert found.keys() == {"queue-inactive", "finalizer-stuck"}
+    assert found["queue-inactive"].severity is ERROR
+    assert found["queue-inactive"].problem.endswith("is terminating; in vain wait ns/waits")
+    assert found["finalizer-stuck"].severity is HINT
+    again = "kubectl get clusterqueue cq -o yaml | kubectl replace --force --timeout=24h -f -  # "
+    assert all(one.fix.startswith(again) for one in found.values())
+    assert patient.causes() == {"finalizer-stuck": "queue-inactive"}
+    patient.remove("Workload", "waits")
+    assert {one.severity for _, one in patient.found()} == {HINT}
 
 
 @pytest.mark.parametrize("name", ["absent", "", "No Name"])

@@ -23,6 +23,19 @@ _KINDS = ("ClusterQueue", "ResourceFlavor", "AdmissionCheck", "Workload")
 _MOST_NAMES = 5
 
 
+def recreation(name: str) -> str:
+    """The command that creates a deleted ClusterQueue again once nothing uses it.
+
+    Args:
+        name: its name.
+    """
+    again = "kubectl replace --force --timeout=24h -f -"
+    return (
+        f"kubectl get clusterqueue {name} -o yaml | {again}  # creates it again once the Workloads "
+        "that hold its quota have ended; nothing cancels a deletion"
+    )
+
+
 @check("finalizer-stuck", *(one.kind for one in NEEDED), before_migration=True)
 def stuck(snapshot: Snapshot) -> Iterator[Finding]:
     """Queueing objects that carry our finalizer long after they were deleted."""
@@ -36,10 +49,11 @@ def stuck(snapshot: Snapshot) -> Iterator[Finding]:
                 names = ", ".join(users[:_MOST_NAMES])
                 more = f" and {len(users) - _MOST_NAMES} more" if len(users) > _MOST_NAMES else ""
                 problem = f"it was deleted {age} ago and stays while in use by {names}{more}"
-                fix = (
-                    f"kubectl get {kind.lower()} {obj['metadata']['name']} -o yaml  # end its users"
-                )
-                yield Finding(Severity.HINT, subject_of(kind, obj), problem, fix)
+                name = obj["metadata"]["name"]
+                fix = f"kubectl get {kind.lower()} {name} -o yaml  # end its users"
+                fix = recreation(name) if kind == "ClusterQueue" else fix
+                follows = ("queue-inactive",) if kind == "ClusterQueue" else ()
+                yield Finding(Severity.HINT, subject_of(kind, obj), problem, fix, follows)
             else:
                 problem = f"it was deleted {age} ago, nothing uses it, and its finalizer stays"
                 yield _kept(snapshot, kind, obj, problem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from difflib import get_close_matches
+from re import sub
 
 from kueuelib.api import kueue
 from kueuelib.api.meta import find_condition
@@ -15,6 +16,7 @@ from kueuelib.api.names import (
     REASON_TERMINATING,
 )
 from kueuelib.api.phrases import some
+from kueuelib.app.doctor.checks.finalizers import recreation
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import look, no_manager
 from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, COHORTS, LABELS, Snapshot
@@ -29,7 +31,7 @@ from kueuelib.scheduler.explain.obstacles import (
 from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 
-_MEANT = (REASON_STOPPED, REASON_TERMINATING)
+MISSING_FLAVOR = "flavor-missing"
 
 
 @check("queue-inactive", "ClusterQueue", "ResourceFlavor", ADMISSION_CHECKS)
@@ -46,12 +48,19 @@ def inactive(snapshot: Snapshot) -> Iterator[Finding]:
         activity = snapshot.engine.activity(name)
         if activity.active or activity.reason == REASON_COHORT_CYCLE:
             continue
-        severity = Severity.HINT if activity.reason in _MEANT else Severity.ERROR
-        fix = f"kubectl edit clusterqueue {name}"
+        severity = Severity.HINT if activity.reason == REASON_STOPPED else Severity.ERROR
+        problem, fix = activity.message, f"kubectl edit clusterqueue {name}"
         silent = inactive_checks(snapshot.world, snapshot.world.cluster_queues[name])
         follows: tuple[str, ...] = ()
         absent = absent_objects(snapshot.world, snapshot.world.cluster_queues[name])
-        if absent:
+        if activity.reason == REASON_TERMINATING:
+            waiting = snapshot.world.lines().get(name, ())
+            severity = Severity.ERROR if waiting else Severity.HINT
+            problem += f"; in vain wait {some(waiting)}" if waiting else ""
+            fix = recreation(name)
+        elif absent:
+            if all(one.subject.startswith("ResourceFlavor ") for one in absent) and not silent:
+                follows = (MISSING_FLAVOR,)
             fix += f"  # {'; '.join(f'{one.subject}: {one.fix}' for one in absent)}"
         elif activity.reason == REASON_CHECK_INACTIVE and silent:
             fix = "; ".join(one.fix for one in silent)
@@ -61,7 +70,23 @@ def inactive(snapshot: Snapshot) -> Iterator[Finding]:
             body = '{"spec":{"stopPolicy":"None"}}'
             fix = f"kubectl patch clusterqueue {name} --type=merge -p '{body}'"
         subject = Subject("ClusterQueue", name)
-        yield Finding(severity, subject, activity.message, fix, follows)
+        yield Finding(severity, subject, problem, fix, follows)
+
+
+@check(MISSING_FLAVOR, "ClusterQueue", "ResourceFlavor")
+def missing_flavors(snapshot: Snapshot) -> Iterator[Finding]:
+    """ResourceFlavors that ClusterQueues name and that do not exist."""
+    users: dict[str, list[str]] = {}
+    for name, queue in sorted(snapshot.world.cluster_queues.items()):
+        for flavor in queue_spec(queue).flavors:
+            if snapshot.find("ResourceFlavor", flavor) is None:
+                users.setdefault(flavor, []).append(name)
+    for flavor, queues in sorted(users.items()):
+        where = f"ClusterQueue {some(queues)}"
+        problem = f"it does not exist, and nothing is admitted in {where}, which names it"
+        take_out = f"or take it out of spec.resourceGroups of {where}"
+        fix = f"kubectl get resourceflavors,clusterqueues  # create {flavor}, {take_out}"
+        yield Finding(Severity.ERROR, Subject("ResourceFlavor", flavor), problem, fix)
 
 
 @check("queue-status", "ClusterQueue", "ResourceFlavor", ADMISSION_CHECKS, COHORTS, momentary=True)
@@ -123,14 +148,16 @@ def _without_cluster_queue(snapshot: Snapshot, queue: kueue.LocalQueue, where: s
     """What to do about a LocalQueue whose ClusterQueue does not exist."""
     world, wrong = snapshot.world, queue.spec.cluster_queue
     create = f"create ClusterQueue {wrong}"
-    meant = get_close_matches(wrong, sorted(world.cluster_queues), n=1)
+    show = f"kubectl get {where} -o yaml"
+    if any(world.local_queue_of(one) is queue for one in world.workloads.values()):
+        return f"{show}  # {create}: Workloads are in this LocalQueue"
+    alike = get_close_matches(wrong, sorted(world.cluster_queues))
+    meant = [one for one in alike if sub(r"\D", "", one) == sub(r"\D", "", wrong)]
     if meant:
         change = f"sed 's|clusterQueue: {wrong}$|clusterQueue: {meant[0]}|'"
         replace = "kubectl replace --force -f -"
-        return f"kubectl get {where} -o yaml | {change} | {replace}  # or {create}"
-    if any(world.local_queue_of(one) is queue for one in world.workloads.values()):
-        return f"kubectl get {where} -o yaml  # {create}: Workloads wait in this LocalQueue"
-    return f"kubectl delete {where}  # or {create}"
+        return f"{show} | {change} | {replace}  # or {create}"
+    return f"{show}  # {create}, or remove this LocalQueue if nobody submits to it"
 
 
 @check("queue-name", "LocalQueue", "Workload")
