@@ -59,6 +59,18 @@ class Refusing(Replay):
         return True
 
 
+def test_a_preemptor_that_was_refused_meets_other_heads_like_any_other() -> None:
+    """In this random world it came first again, and met a blocked head at one flavor each time."""
+    replay = Refusing(
+        wild_world(random.Random(512421)), Settings(parallel_preemptors=False), {"r0"}
+    )
+    replay.rest()
+    while replay.wait():
+        replay.kept = set()
+    replay.rest_without_leaving()
+    assert replay.sleeper() is None
+
+
 @given(
     seed=st.integers(0, 2**32),
     kept=st.sets(st.sampled_from(NAMES)) | st.just({*NAMES}),

@@ -131,6 +131,21 @@ def test_best_effort_preemptor_is_not_overtaken(cluster: Cluster) -> None:
     assert cluster.cycle() == ["-high"]
 
 
+def test_preemptor_that_is_refused_is_overtaken(cluster: Cluster) -> None:
+    """Somebody else has given away what its victim left."""
+    cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER)
+    cluster.running("low", "q", 1)
+    cluster.submit("high", "q", 1, priority=1)
+    assert cluster.cycle() == ["-low"]
+    cluster.running("other", "q", 1, priority=9)
+    cluster.leaves("low")
+    for _ in range(4):
+        assert cluster.cycle() == []
+    cluster.submit("higher", "q", 1, priority=2)
+    cluster.tell(events.WorkloadGone(key("other")))
+    assert cluster.cycle() == ["+higher"]
+
+
 def test_strict_preemptor_is_overtaken(cluster: Cluster) -> None:
     cluster.queue("q", {"f": {"gpu": 1}}, preemption=LOWER, queueingStrategy="StrictFIFO")
     cluster.running("low", "q", 1)

@@ -123,8 +123,8 @@ class Heap(Lanes):
         usage: the past usage of LocalQueues; None if it does not count.
 
     Attributes:
-        sticky: the last Workload for which others were preempted; it stays first until it leaves
-            the ClusterQueue, so that no other takes the freed quota.
+        sticky: the last Workload for which others were preempted; it stays first until it is
+            parked or leaves the ClusterQueue, so that no other takes the freed quota.
         last: the Workload that had the last turn.
     """
 

@@ -207,6 +207,8 @@ class Queues:
             verdict = ShapeVerdict(item.info, reason, least, search.began, item.tried, complete)
             if not (goes_on or lost or (why is Requeue.GENERIC and queue.spec.strict)):
                 scope.touch()
+                if queue.heap.sticky == key:
+                    queue.heap.sticky = None
                 self.silence.refused(queue.put(item, verdict), now)
                 return
             scope.doubtful_head |= verdict.is_doubtful(scope.news, queue.spec)
