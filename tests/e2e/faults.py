@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import yaml
 from installed import CONFIG_MAP, DEPLOYMENT, KEY, NAME, SYSTEM, Installed
-from place import QUEUE, RUN, pod_spec
+from place import GROUP, QUEUE, RUN, TOTAL, pod_spec
 from rest import KUEUE, Obj, eventually, is_true
 
 from kueuelib.api.meta import format_time
@@ -44,6 +44,12 @@ THE_DEPLOYMENT = f"Deployment {SYSTEM}/{NAME}"
 NO_MANAGER = {
     f"leader: Lease {SYSTEM}/{LEASE}": ERROR,
     f"webhook-unreachable: Service {SYSTEM}/kueue-webhook-service": ERROR,
+}
+
+
+STUCK = {
+    f"pod-finalizer-stuck: Pod {TEAM}/left": ERROR,
+    f"finalizer-stuck: Workload {TEAM}/left": ERROR,
 }
 
 
@@ -339,6 +345,29 @@ def ended(*names: str) -> Callable[[Installed], None]:
     return gone
 
 
+def left_behind(cluster: Installed) -> None:
+    """A pod of a group and a Workload are deleted while no manager runs."""
+    meta = {
+        "name": "left",
+        "labels": {QUEUE: "main", GROUP: "gone"},
+        "annotations": {TOTAL: "2"},
+    }
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": pod_spec()}
+    cluster.rest.create(PODS, pod)
+    unowned(cluster)
+    kept = {"metadata": {"finalizers": [f"{DOMAIN}/resource-in-use"]}}
+    cluster.rest.merge(f"{WORKLOADS}/left", kept)
+    main = f"{KUEUE}/clusterqueues/main"
+    eventually(lambda: cluster.rest.get(main)["status"]["reservingWorkloads"] == 2)
+    stop(cluster)
+    delete(f"{PODS}/left", f"{WORKLOADS}/left")(cluster)
+
+
+def restore(cluster: Installed) -> None:
+    cluster.rest.merge(DEPLOYMENT, {"spec": {"replicas": 2}})
+    cluster.follow()
+
+
 def skewed(cluster: Installed) -> None:
     cluster.restart(skew=120.0)
 
@@ -352,6 +381,26 @@ FAULTS = (
         NO_MANAGER,
         SCALE,
         {THE_DEPLOYMENT},
+        in_pods=True,
+    ),
+    Fault(
+        "finalizers stay while no manager runs",
+        left_behind,
+        {**NO_MANAGER, **STUCK},
+        SCALE,
+        {THE_DEPLOYMENT, f"Pod {TEAM}/left", f"Workload {TEAM}/left"},
+        in_pods=True,
+    ),
+    Fault(
+        "the finalizer of a pod is removed by hand",
+        left_behind,
+        {**STUCK, **NO_MANAGER},
+        f"kubectl patch -n {TEAM} pod left --type=json "
+        """-p '[{"op":"remove","path":"/metadata/finalizers/0"}]'  """
+        "# a manager that manages it does the same",
+        {f"Pod {TEAM}/left"},
+        leaves={*NO_MANAGER, f"finalizer-stuck: Workload {TEAM}/left"},
+        clean=restore,
         in_pods=True,
     ),
     Fault(
