@@ -57,7 +57,7 @@ def _pod_spec(spec: Obj) -> None:
 def _container(container: Obj) -> None:
     """Latest images are always pulled, others only if they are missing."""
     image = _IMAGE(container.get("image") or "")
-    latest = image and image["tag"] in (None, "latest") and not image["digest"]
+    latest = image and (image["tag"] or ("" if image["digest"] else "latest")) == "latest"
     setdefault(container, "imagePullPolicy", "Always" if latest else "IfNotPresent")
 
 

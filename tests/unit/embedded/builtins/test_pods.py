@@ -42,6 +42,8 @@ async def test_a_pod_gets_the_defaults_of_kubernetes(writer) -> None:
         ("host:5000/i", "Always"),
         ("i:1", "IfNotPresent"),
         ("i@sha256:abc", "IfNotPresent"),
+        (f"i@sha256:{'0' * 64}", "IfNotPresent"),
+        (f"i:latest@sha256:{'0' * 64}", "Always"),
     ],
 )
 async def test_the_pull_policy_follows_the_tag(writer, image, policy) -> None:
