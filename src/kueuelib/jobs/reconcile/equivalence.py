@@ -10,7 +10,8 @@ containers count. A job that an older version or Kueue started does not say whic
 the start added, and its flavor may have changed since: it may have any besides those of its
 Workload.
 
-Templates are compared by meaning: quantities by their value, absent equals empty.
+Templates are compared by meaning: quantities by their value, absent equals empty. In containers,
+absent also equals the default of the API server, which adds it to a Job but not to a Workload.
 """
 
 from __future__ import annotations
@@ -34,6 +35,22 @@ _NOT_COMPARED = ORIGIN_KEYS | CONTROLLER_LABELS
 """What a start and the Job controller write; the Go manager keeps the label with the Job's name."""
 _OPEN = ("labelSelector", "namespaceSelector")
 """Selectors that select everything if they are empty, and nothing if they are absent."""
+
+
+_DEFAULTS = frozenset(
+    {
+        ("terminationMessagePath", "/dev/termination-log"),
+        ("terminationMessagePolicy", "File"),
+        ("protocol", "TCP"),
+        ("scheme", "HTTP"),
+        ("apiVersion", "v1"),
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    }
+)
+"""What the API server adds to containers, their ports, probes and variables."""
 
 
 def as_started(pod_sets: Sequence[PodSet], workload: Mapping[str, Any]) -> bool:
@@ -120,9 +137,31 @@ def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     one, other = _pod_spec(first), _pod_spec(second)
     return all(
         one.get(field) == other.get(field)
-        or _canonical(one.get(field)) == _canonical(other.get(field))
+        or _canonical(_written(one.get(field))) == _canonical(_written(other.get(field)))
         for field in _COMPARED
     )
+
+
+def _written(value: Any) -> Any:
+    """Containers, or tolerations, without what the API server adds by itself."""
+    if isinstance(value, list | tuple):
+        return [_written(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    default = _pull_policy(value.get("image"))
+    return {
+        key: _written(item)
+        for key, item in value.items()
+        if not (isinstance(item, str | int) and (key, item) in _DEFAULTS)
+        and not (key == "imagePullPolicy" and item == default)
+    }
+
+
+def _pull_policy(image: Any) -> str:
+    """When an image is pulled by default: always if its tag is `latest`, given or implied."""
+    name, digest, _ = str(image).rpartition("/")[2].partition("@")
+    tag = name.partition(":")[2] or ("" if digest else "latest")
+    return "Always" if tag == "latest" else "IfNotPresent"
 
 
 def _counts(pod_set: Mapping[str, Any]) -> tuple[int, int | None]:

@@ -8,6 +8,7 @@ from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.contract.additions import with_memory
 from kueuelib.jobs.reconcile.matching import is_equivalent
 
+DIGEST = "0" * 64
 MIN = {"kueue.x-k8s.io/job-min-parallelism": "1"}
 
 
@@ -64,6 +65,47 @@ def test_a_waiting_job_is_compared_with_what_was_stored(build, change, expected)
     edited = copy.deepcopy(job)
     change(edited)
     assert same(build, edited, workload) is expected
+
+
+@pytest.mark.parametrize(
+    ("image", "policy", "equal"),
+    [
+        ("i", "Always", True),
+        ("r:5000/i", "Always", True),
+        ("r/i:latest", "Always", True),
+        ("i", "IfNotPresent", False),
+        ("r/i:1", "IfNotPresent", True),
+        ("r/i:1", "Always", False),
+        (f"i@sha256:{DIGEST}", "IfNotPresent", True),
+        (f"i:latest@sha256:{DIGEST}", "Always", True),
+    ],
+)
+def test_a_prebuilt_workload_may_lack_what_the_api_server_adds(build, image, policy, equal):
+    """It adds defaults to a Job, but not to a Workload."""
+    job = build.job(labels={"kueue.x-k8s.io/prebuilt-workload-name": "made"})
+    probe, port = {"httpGet": {"port": 80}}, {"containerPort": 80}
+    variable = {"name": "v", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    container(job).update(image=image, livenessProbe=probe, ports=[port], env=[variable])
+    made = build.workload(job, name="made")
+    assert same(build, job, made)
+    stored = copy.deepcopy(job)
+    container(stored).update(
+        imagePullPolicy=policy,
+        terminationMessagePath="/dev/termination-log",
+        terminationMessagePolicy="File",
+        ports=[{**port, "protocol": "TCP"}],
+        livenessProbe={
+            "httpGet": {"port": 80, "scheme": "HTTP"},
+            "timeoutSeconds": 1,
+            "periodSeconds": 10,
+            "successThreshold": 1,
+            "failureThreshold": 3,
+        },
+    )
+    container(stored)["env"][0]["valueFrom"]["fieldRef"]["apiVersion"] = "v1"
+    assert same(build, stored, made) is equal
+    container(stored)["livenessProbe"]["periodSeconds"] = 11
+    assert not same(build, stored, made)
 
 
 def test_a_started_job_is_compared_with_what_admission_added(build):
