@@ -432,6 +432,19 @@ def with_waiting(ward: Ward, queue: str, obj: Obj) -> Iterator[None]:
 
 
 @contextmanager
+def with_quota(ward: Ward, cluster_queue: str) -> Iterator[None]:
+    """A Workload that holds quota of a ClusterQueue with less, or of one that does not exist."""
+    assigned = {"name": "main", "flavors": {"cpu": "on-demand"}, "resourceUsage": {"cpu": "2"}}
+    held = {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": ""}
+    admission = {"clusterQueue": cluster_queue, "podSetAssignments": [{**assigned, "count": 1}]}
+    since = {"lastTransitionTime": format_time(time.time())}
+    with with_waiting(ward, "small", workload("held", "small")):
+        status = {"admission": admission, "conditions": [{**held, **since}]}
+        ward.rest.merge(f"{WORKLOADS}/held/status", {"status": status})
+        yield
+
+
+@contextmanager
 def with_failed_start(ward: Ward) -> Iterator[None]:
     with ward.with_one(WORKLOADS, workload("ended", "none")) as where:
         end = {"type": "Finished", "status": "True", "reason": "FailedToStart", "message": "no"}
@@ -623,6 +636,14 @@ CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
     "a Workload asks for what does not exist": (
         lambda ward: with_waiting(ward, "small", workload("asks", "small", notes=ELASTIC)),
         {("feature-missing", "Workload default/asks")},
+    ),
+    "a Workload holds quota of no queue": (
+        lambda ward: with_quota(ward, "absent"),
+        {("quota-lost", "ClusterQueue absent")},
+    ),
+    "a Workload holds quota that its queue does not have": (
+        lambda ward: with_quota(ward, "small"),
+        {("quota-exceeded", "ClusterQueue small")},
     ),
     "a job could not start": (with_failed_start, {("never-ran", "Workload default/ended")}),
     "nobody admits what fits": (

@@ -33,6 +33,8 @@ QUEUE_CHECKS = {
     "queue-inactive",
     "queue-name",
     "queue-status",
+    "quota-exceeded",
+    "quota-lost",
     "quota-unowned",
 }
 

@@ -87,7 +87,7 @@ def test_what_nothing_refers_to_need_not_be_seen(patient: Any) -> None:
         (
             {"cohortName": "c"},
             "no cohorts",
-            {"fits-but-waits", "never-fits", "policy-idle", "queue-status"},
+            {"fits-but-waits", "never-fits", "policy-idle", "queue-status", "quota-exceeded"},
         ),
         (
             {"admissionChecksStrategy": {"admissionChecks": [{"name": "a"}]}},

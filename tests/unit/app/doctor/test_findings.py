@@ -502,6 +502,41 @@ def name_no_class(patient: Any) -> None:
     patient.get("Job", "alone")["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "urgent"
 
 
+def lose_both_queues(patient: Any) -> None:
+    for kind, name in (("Workload", "waits"), ("LocalQueue", "lq"), ("ClusterQueue", "cq")):
+        patient.remove(kind, name)
+    patient.get("Node")["metadata"]["labels"] = {"pool": "g"}
+
+
+def lose_the_local_queue(patient: Any) -> None:
+    patient.remove("Workload", "waits")
+    patient.remove("LocalQueue")
+
+
+def lower_the_quota(patient: Any, amount: str = "2") -> None:
+    patient.remove("Workload", "waits")
+    flavor = patient.get("ClusterQueue")["spec"]["resourceGroups"][0]["flavors"][0]
+    flavor["resources"][0]["nominalQuota"] = amount
+    patient.get("Node")["status"]["allocatable"]["cpu"] = "2"
+
+
+def rename_the_flavor(patient: Any) -> None:
+    patient.remove("Workload", "waits")
+    patient.add("ResourceFlavor", "g", spec={"nodeLabels": {"pool": "f"}})
+    patient.get("ClusterQueue")["spec"]["resourceGroups"][0]["flavors"][0]["name"] = "g"
+
+
+def shrink_the_cohort(patient: Any) -> None:
+    """The queue borrows what no member of the cohort has any longer."""
+    lower_the_quota(patient, "1")
+    queue = patient.get("ClusterQueue")
+    queue["spec"]["cohortName"] = "all"
+    other = copy.deepcopy(queue)
+    other["metadata"]["name"] = "other"
+    other["status"] |= {"reservingWorkloads": 0, "flavorsReservation": []}
+    patient.objects.append(other)
+
+
 def finish_the_other(patient: Any) -> None:
     patient.remove("Workload", "runs")
     status = patient.get("ClusterQueue")["status"]
@@ -659,6 +694,14 @@ CASES = [
     (run_with_devices, "feature-missing", WARNING, "Workload ns/runs", "of resource claims (DRA)"),
     (fail_to_start, "never-ran", ERROR, "Workload ns/waits", "FailedToStart: no way"),
     (lose_the_job, "quota-unowned", HINT, "Workload ns/runs", "held quota for 10m"),
+    (lose_both_queues, "quota-lost", WARNING, QUEUE, "nothing counts the quota that these hold"),
+    (lose_the_local_queue, "quota-lost", HINT, "LocalQueue ns/lq", "that name it hold quota"),
+    (lower_the_quota, "quota-exceeded", HINT, QUEUE,
+     "it holds 3 of cpu in flavor f, and may hold 2: Workload ns/runs"),
+    (rename_the_flavor, "quota-exceeded", HINT, QUEUE,
+     "it holds 3 of cpu in flavor f, which it does not offer: Workload ns/runs"),
+    (shrink_the_cohort, "quota-exceeded", HINT, "Cohort all",
+     "it holds 3 of cpu in flavor f, and there are 2: Workload ns/runs"),
     (finish_the_other, "fits-but-waits", ERROR, "Workload ns/waits", "nothing stands in its way"),
 ]  # fmt: skip
 
@@ -694,6 +737,20 @@ def test_a_flavor_that_does_not_exist_is_one_cause(patient: Any) -> None:
     assert found.problem.endswith("nothing is admitted in ClusterQueue cq, second, which names it")
     assert "create absent, or take it out" in found.fix
     assert patient.causes() == {"queue-inactive": "flavor-missing"}
+
+
+def test_quota_of_a_queue_that_a_local_queue_names_is_one_cause(patient: Any) -> None:
+    patient.remove("ClusterQueue")
+    patient.remove("Node")
+    assert patient.causes() == {"quota-lost": "local-queue"}
+
+
+def test_a_cohort_does_not_repeat_what_its_queue_holds_too_much(patient: Any) -> None:
+    shrink_the_cohort(patient)
+    for name in ("cq", "other"):
+        flavor = patient.get("ClusterQueue", name)["spec"]["resourceGroups"][0]["flavors"][0]
+        flavor["resources"][0]["borrowingLimit"] = "1"
+    assert str(patient.only("quota-exceeded").subject) == QUEUE
 
 
 def test_a_queue_that_is_deleted_while_workloads_wait_is_an_error(patient: Any) -> None:
