@@ -1,0 +1,184 @@
+"""One cause is one finding, whatever follows from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import pytest
+
+from kueuelib.api.crd import converted_crds
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.doctor import reading
+from kueuelib.app.doctor.snapshot import Call
+from kueuelib.runtime.webhook.certs import DAY
+
+from .test_findings import (
+    CRD,
+    HINT,
+    MUTATING,
+    WORKLOADS,
+    break_the_calls,
+    convert_elsewhere,
+    convert_nothing,
+    count_too_many,
+    cut_off,
+    delete_a_definition,
+    deny,
+    die,
+    empty_the_secret,
+    finish_the_other,
+    gate_for_nobody,
+    keep_a_finalizer,
+    keep_a_pod,
+    lead,
+    lead_with_old_values,
+    leave,
+    let_the_certificate_end_soon,
+    lose_a_controller,
+    lose_the_lease,
+    lose_the_secret,
+    say_something_else,
+    suspend_for_nobody,
+    trust_nobody,
+)
+
+
+def wait_for_our_check(patient: Any) -> None:
+    lose_a_controller(patient)
+    patient.get("AdmissionCheck")["spec"]["controllerName"] = "kueue.x-k8s.io/provisioning-request"
+
+
+OF_NO_MANAGER = [
+    trust_nobody, lose_the_secret, break_the_calls, say_something_else, keep_a_finalizer,
+    keep_a_pod, count_too_many, gate_for_nobody, suspend_for_nobody, finish_the_other,
+    wait_for_our_check,
+]  # fmt: skip
+"""What a running manager would not let happen, or mend."""
+
+
+@pytest.mark.parametrize("make_ill", OF_NO_MANAGER)
+def test_what_a_manager_would_mend_follows_from_its_absence(patient: Any, make_ill: Any) -> None:
+    make_ill(patient)
+    assert patient.causes() == {}
+    die(patient)
+    assert len(patient.causes()) == len(patient.found()) - 1
+    assert set(patient.causes().values()) == {"leader"}
+
+
+def test_before_a_manager_runs_there_is_one_cause(patient: Any) -> None:
+    lose_the_lease(patient)
+    for make_ill in (
+        *(trust_nobody, break_the_calls, say_something_else, keep_a_finalizer, keep_a_pod),
+        *(gate_for_nobody, suspend_for_nobody, finish_the_other, lose_the_secret),
+    ):
+        make_ill(patient)
+    roots = [name for name, _ in patient.found() if name not in patient.causes()]
+    assert roots == ["leader"]
+    assert len(patient.causes()) == 9
+
+
+def test_without_leader_election_the_webhooks_tell_that_no_manager_runs(patient: Any) -> None:
+    without_election(patient)
+    break_the_calls(patient)
+    finish_the_other(patient)
+    say_something_else(patient)
+    assert patient.causes() == {
+        "fits-but-waits": "webhook-unreachable",
+        "queue-status": "webhook-unreachable",
+    }
+
+
+def test_webhooks_are_not_reached_with_a_wrong_certificate(patient: Any) -> None:
+    empty_the_secret(patient)
+    break_the_calls(patient)
+    assert patient.causes() == {"webhook-unreachable": "webhook-certificate"}
+
+
+def test_where_nothing_is_installed_that_is_the_cause(patient: Any) -> None:
+    deny(patient)
+    lose_the_lease(patient)
+    lose_the_secret(patient)
+    for kind in (MUTATING, "ValidatingWebhookConfiguration"):
+        patient.remove(kind)
+        patient.add(kind, "theirs")
+    patient.objects = [
+        obj
+        for obj in patient.objects
+        if obj["kind"] != CRD or not obj["metadata"]["name"].startswith("w")
+    ]
+    roots = [name for name, _ in patient.found() if name not in patient.causes()]
+    assert roots == ["crd-missing"] * 2
+    assert {*patient.causes()} == {
+        "leader",
+        "permissions",
+        "webhook-missing",
+        "webhook-certificate",
+    }
+
+
+def test_certificates_that_end_are_told_in_time(patient: Any) -> None:
+    let_the_certificate_end_soon(patient)
+    assert "the server certificate ends at" in patient.only("webhook-certificate").problem
+    patient.now += 3650 * DAY
+    lead(patient)
+    problems = [one.problem for name, one in patient.found() if name == "webhook-authority"]
+    assert problems
+    assert all("the authority in caBundle ended at" in one for one in problems)
+
+
+def without_election(patient: Any) -> None:
+    election = attrs.evolve(Configuration().leader_election, leader_elect=False)
+    patient.configuration = attrs.evolve(Configuration(), leader_election=election)
+
+
+def test_without_leader_election_nobody_has_to_lead(patient: Any) -> None:
+    leave(patient)
+    without_election(patient)
+    assert patient.found() == []
+
+
+def test_without_leader_election_a_restart_may_be_needed_too(patient: Any) -> None:
+    leave(patient)
+    lead_with_old_values(patient)
+    without_election(patient)
+    found = patient.only("restart-needed")
+    assert found.problem.startswith("the manager runs with old values of webhook.port: ")
+    break_the_calls(patient)
+    assert patient.causes() == {"restart-needed": "webhook-unreachable"}
+
+
+def test_the_parents_are_what_to_edit_in_a_cycle(patient: Any) -> None:
+    cut_off(patient)
+    assert patient.only("cohort-cycle").fix.startswith("kubectl edit cohort a  # set another")
+
+
+def test_every_kind_that_is_converted_is_tried() -> None:
+    tried = {f"{one.plural}.{one.group}" for one, _ in reading.CONVERTED}
+    assert tried == set(converted_crds())
+
+
+def test_one_version_needs_no_conversion(patient: Any) -> None:
+    convert_nothing(patient)
+    versions = patient.get(CRD, "localqueues.kueue.x-k8s.io")["spec"]["versions"]
+    next(one for one in versions if one["name"] == "v1beta1")["served"] = False
+    assert patient.only("crd-versions").severity is HINT
+
+
+def test_a_wrong_address_of_a_conversion_explains_that_nothing_is_reached(patient: Any) -> None:
+    convert_elsewhere(patient)
+    patient.calls = [Call("admission", "", by_manager=True), Call("conversion", "refused")]
+    assert patient.causes() == {"webhook-unreachable": "crd-conversion"}
+
+
+def test_no_manager_is_started_while_a_kind_is_being_deleted(patient: Any) -> None:
+    delete_a_definition(patient)
+    fix = patient.only("crd-terminating").fix
+    assert fix.startswith(f"kubectl get {WORKLOADS} -A -o yaml > workloads.yaml && kubectl get pod")
+    assert fix.endswith("  # before a manager starts; once the kind is gone: kueuelib install")
+    die(patient)
+    keep_a_pod(patient)
+    assert patient.causes() == {
+        "leader": "crd-terminating",
+        "pod-finalizer-stuck": "crd-terminating",
+    }
