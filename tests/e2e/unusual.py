@@ -84,11 +84,26 @@ def until(clean: Step, *steps: Step) -> Callable[[Installed], AbstractContextMan
     def made(cluster: Installed) -> Iterator[None]:
         try:
             both(*steps)(cluster)
+            eventually(lambda: _is_counted(cluster))
             yield
         finally:
             clean(cluster)
 
     return made
+
+
+def _is_counted(cluster: Installed) -> bool:
+    """Whether every ClusterQueue counts the Workloads that have quota from it."""
+    workloads = cluster.rest.items(f"{KUEUE}/workloads")
+    homes = [
+        one["status"]["admission"]["clusterQueue"]
+        for one in workloads
+        if is_true(one, "QuotaReserved") and not is_true(one, "Finished")
+    ]
+    return all(
+        one["status"]["reservingWorkloads"] == homes.count(one["metadata"]["name"])
+        for one in cluster.rest.items(f"{KUEUE}/clusterqueues")
+    )
 
 
 def deleted(*paths: str) -> Step:
