@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from pod_group_server import KEPT, KUEUE, Server
 
+from kueuelib.jobs.contract.commands import Delete
 from kueuelib.jobs.pods.declaration import parse
 from kueuelib.jobs.pods.reading import (
     Stage,
@@ -577,7 +578,14 @@ class EditedGroupLife(GroupLife):
             pod["spec"].setdefault("nodeSelector", {})["zone"] = "a"
         elif SPOT not in pod["spec"].get("tolerations", ()):
             pod["spec"]["tolerations"].append(SPOT)
+        rejects = self.rejects()
         self.server.put(pod)
+        assert rejects or not self.rejects(), "an edit costs a pod"
+
+    def rejects(self):
+        """Whether the manager is about to delete pods that wait."""
+        gone = [each.obj for each in self.server.plan() if isinstance(each, Delete)]
+        return any(pod["kind"] == "Pod" and stage_of(pod) is Stage.GATED for pod in gone)
 
     @rule(which=st.integers(0, 5), ready=st.booleans())
     def a_pod_is_replaced_by_one_like_it(self, which, ready):
@@ -591,7 +599,8 @@ class EditedGroupLife(GroupLife):
         alive = self.counted(Stage.GATED, Stage.STARTED)
         known = [pod for pod in alive if pod["metadata"]["uid"] in owners and has_finalizer(pod)]
         places = sum(entry["count"] for entry in workload["spec"]["podSets"])
-        if not known or len(alive) + len(self.counted(Stage.SUCCEEDED)) > places:
+        full = len(alive) + len(self.counted(Stage.SUCCEEDED)) > places
+        if not known or full or self.rejects():
             return
         old = known[which % len(known)]
         if stage_of(old) is Stage.GATED:
