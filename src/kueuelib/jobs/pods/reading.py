@@ -26,7 +26,6 @@ from kueuelib.jobs.contract.identifiers import identifier
 
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
-NEVER = float("inf")
 _BY_KUBELET = "TerminationByKubelet"
 
 
@@ -174,11 +173,14 @@ def created_at(pod: Mapping[str, Any]) -> float:
 
 
 def failed_at(pod: Mapping[str, Any]) -> float:
-    """When its containers ended, or it was deleted, whichever came first; infinite if neither.
+    """When its containers ended, or it was deleted, whichever came first.
 
     Containers that were never ready have not been so since they began, so their own ends count as
     well. Kubelets write the reason `PodFailed`, others `PodCompleted` or nothing: any time at which
     the containers stopped being ready counts.
+
+    A pod that its kubelet rejected has no containers. It failed when the kubelet saw it, which is
+    its start time, or when it was disrupted. Without any of these, its creation counts.
     """
     status = pod.get("status") or {}
     condition = find_condition(status.get("conditions"), "ContainersReady")
@@ -186,8 +188,13 @@ def failed_at(pod: Mapping[str, Any]) -> float:
     if condition.get("status") == "False" and condition.get("lastTransitionTime"):
         ends.append(condition["lastTransitionTime"])
     deleted = pod["metadata"].get("deletionTimestamp")
-    ended = max(map(parse_time, ends), default=NEVER)
-    return min(ended, parse_time(deleted)) if deleted else ended
+    times = [max(map(parse_time, ends))] if ends else []
+    times += [parse_time(deleted)] if deleted else []
+    if times:
+        return min(times)
+    disrupted = find_condition(status.get("conditions"), DISRUPTION_TARGET)
+    since = disrupted.get("lastTransitionTime") or status.get("startTime")
+    return parse_time(since) if since else created_at(pod)
 
 
 def ends_of(status: Mapping[str, Any]) -> list[str]:

@@ -33,6 +33,8 @@ def trim(obj: Obj) -> Obj:
     if ends:
         last = max(ends, key=parse_time)
         kept["containerStatuses"] = [{"state": {"terminated": {"finishedAt": last}}}]
+    elif kept.get("phase") == FAILED and status.get("startTime"):
+        kept["startTime"] = status["startTime"]
     obj["status"] = kept
     strip(obj)
     obj["status"] = shared(kept)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from kueuelib.api.meta import format_time
@@ -58,6 +60,33 @@ def test_a_pod_that_was_never_ready_failed_when_its_containers_ended(pods):
     new = pods.waiting("c", group="g")
     assert names(sorted_out(late, early, new).released) == ["b"]
     assert names(sorted_out(*map(trim, (late, early, new))).released) == ["b"]
+
+
+REJECTIONS = ({"startTime": 5}, {"startTime": 15, "DisruptionTarget": 5}, {"DisruptionTarget": 5})
+
+
+@pytest.mark.parametrize("times", [*REJECTIONS, {}])
+def test_a_pod_that_its_kubelet_rejected_failed_when_it_was_seen(pods, times):
+    """It has no containers that ended, and none that were ready."""
+    rejected = pods.waiting("a", age=100 if times else -8, group="g")
+    rejected["spec"].update(schedulingGates=[], nodeName="node")
+    rejected["status"] = status = {"phase": "Failed", "reason": "OutOfcpu", "conditions": []}
+    for field, at in times.items():
+        when = format_time(pods.now + at)
+        if field == "startTime":
+            status["startTime"] = when
+        else:
+            since = {"type": field, "status": "True", "lastTransitionTime": when}
+            status["conditions"].append(since)
+    earlier, later = pods.over("b", at=4, group="g"), pods.over("c", at=10, group="g")
+    new = pods.waiting("d", group="g")
+    if not times:
+        assert names(sorted_out(rejected, later, new).released) == ["a"]
+        return
+    for found in ([rejected, later, new], [later, rejected, new]):
+        assert names(sorted_out(*found).released) == ["a"]
+        assert names(sorted_out(*map(trim, copy.deepcopy(found))).released) == ["a"]
+    assert names(sorted_out(rejected, earlier, new).released) == ["b"]
 
 
 def test_a_failed_pod_that_was_deleted_counts_from_whichever_came_first(pods):
