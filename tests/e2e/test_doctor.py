@@ -356,7 +356,8 @@ def micro_time() -> str:
     return f"{format_time(time.time())[:-1]}.000000Z"
 
 
-def with_stranger(ward: Ward) -> Any:
+@contextmanager
+def with_stranger(ward: Ward) -> Iterator[None]:
     obj = {
         "metadata": {"name": "odd"},
         "involvedObject": {"kind": "Workload", "name": "odd", "namespace": "default"},
@@ -364,7 +365,13 @@ def with_stranger(ward: Ward) -> Any:
         "type": "Warning",
         "lastTimestamp": format_time(time.time()),
     }
-    return ward.with_one("/api/v1/namespaces/default/events", obj)
+    over = {"type": "Finished", "status": "True", "reason": "Succeeded", "message": ""}
+    with (
+        ward.with_one(WORKLOADS, workload("odd", "none")) as where,
+        ward.with_one("/api/v1/namespaces/default/events", obj),
+    ):
+        ward.rest.merge(f"{where}/status", {"status": {"conditions": [{**over, **SINCE}]}})
+        yield
 
 
 def with_webhook(ward: Ward) -> Any:

@@ -6,8 +6,7 @@ changes only what differs, and leaves fields of other owners alone.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
 import attrs
@@ -15,12 +14,11 @@ import attrs
 from kueuelib.api.crd import all_crds
 from kueuelib.api.kinds import (
     CRDS,
-    KUEUE,
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
     VERSIONS,
 )
-from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true, key_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.api.names import is_dns1123_label
 from kueuelib.app.deployment import Deployed
 from kueuelib.app.earlier import (
@@ -31,6 +29,7 @@ from kueuelib.app.earlier import (
     refuse_other_managers,
 )
 from kueuelib.app.rerouting import in_the_way
+from kueuelib.app.served_kinds import until_served
 from kueuelib.controllers.manifests import (
     WEBHOOK_SECRET,
     WEBHOOK_SERVICE,
@@ -56,9 +55,7 @@ from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings, PodSettings, system_excluded
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.webhooks.manifests import rbac_rules, shared_rbac_rules, webhook_entries
-from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.reading import read
 from kueuelib.runtime.webhook.certs import Names, host_names
@@ -245,7 +242,12 @@ def checked_url(text: str | None) -> str | None:
     return text.rstrip("/")
 
 
-async def install(client: Client, installation: Installation, deadline: float) -> list[str]:
+async def install(
+    client: Client,
+    installation: Installation,
+    deadline: float,
+    tell: Callable[[str], object] | None = None,
+) -> list[str]:
     """Writes everything, and waits until the new kinds are served; returns what was written, as
     text.
 
@@ -256,6 +258,7 @@ async def install(client: Client, installation: Installation, deadline: float) -
         client: with an administrator's rights.
         installation: the objects to write.
         deadline: seconds that the cluster has to serve the new kinds.
+        tell: is called with each line as soon as it is true.
 
     Raises:
         ApiError: the server refused something.
@@ -267,12 +270,23 @@ async def install(client: Client, installation: Installation, deadline: float) -
     await keep_configuration(client, installation.namespace, installation.deployed)
     pods = [(obj, await _is_served(client, obj)) for obj in installation.pods()]
     moved = await _moved_from(client, installation)
-    written = [await _apply(client, obj) for obj in installation.foundation()]
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        lines.append(line)
+        if tell is not None:
+            tell(line)
+
+    async def write(objects: Iterable[Obj]) -> None:
+        for obj in objects:
+            say(await _apply(client, obj))
+
+    await write(installation.foundation())
     authority = b""
     if installation.certificates:
         secret = ObjectKey(installation.namespace, installation.secret)
         authority = (await ensure_certificates(client, secret, installation.names)).ca_cert
-        written.append(
+        say(
             f"secret/{secret.name} holds the webhooks' certificate; a manager that runs loads a "
             "new one within a minute"
         )
@@ -280,13 +294,14 @@ async def install(client: Client, installation: Installation, deadline: float) -
     def trusting(obj: Obj) -> Obj:
         return with_bundle(obj, authority) if authority else obj  # others have no bundle
 
-    written += [await _apply(client, trusting(obj)) for obj in installation.definitions()]
-    await _served(client, installation.versions, deadline)
+    await write(map(trusting, installation.definitions()))
+    await until_served(client, installation.versions, deadline)
     for obj, served in pods:
-        written.append(await _apply(client, obj) if served else _skipped(obj))
-    written += [await _apply(client, trusting(obj)) for obj in installation.webhooks()]
-    written += [await _apply(client, trusting(obj)) for obj in installation.visibility()]
-    return written + moved + await _left(client, installation)
+        say(await _apply(client, obj) if served else _skipped(obj))
+    await write(map(trusting, [*installation.webhooks(), *installation.visibility()]))
+    for line in moved + await _left(client, installation):
+        say(line)
+    return lines
 
 
 async def _left(client: Client, installation: Installation) -> list[str]:
@@ -366,34 +381,3 @@ async def _apply(client: Client, obj: Obj) -> str:
     unchanged = after["metadata"]["resourceVersion"] == before
     verb = "unchanged" if unchanged else "configured" if before else "created"
     return f"{resource.kind.lower()}/{obj['metadata']['name']} {verb}"
-
-
-async def _served(
-    client: Client, versions: Iterable[str], deadline: float, clock: Clock = SYSTEM_CLOCK
-) -> None:
-    """Waits until every CRD is established and the versions are in discovery."""
-    wanted = {crd["metadata"]["name"]: crd["spec"]["names"]["kind"] for crd in all_crds()}
-    pauses = Backoff(base=0.05, cap=2.0, jitter=0.1)
-    started = clock.monotonic()
-    while True:
-        by_name = {crd["metadata"]["name"]: crd for crd in (await client.list(CRDS)).items}
-        missing = [name for name in wanted if not is_true(by_name.get(name, {}), "Established")]
-        if not missing:
-            missing = await _undiscovered(client, versions, wanted.values())
-        if not missing:
-            return
-        if clock.monotonic() - started > deadline:
-            raise ConfigError(
-                ", ".join(missing),
-                f"not served after {deadline:.0f} s",
-                "check the conditions of the CRDs",
-            )
-        await clock.sleep(pauses.next(clock.monotonic(), random.random()))
-
-
-async def _undiscovered(client: Client, versions: Iterable[str], kinds: Iterable[str]) -> list[str]:
-    missing: list[str] = []
-    for version in versions:
-        served = await client.served_kinds(KUEUE, version)
-        missing += [f"{kind} ({version})" for kind in kinds if kind not in served]
-    return missing

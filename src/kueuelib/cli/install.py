@@ -168,13 +168,18 @@ def run(
         sys.stdout.write("---\n".join(to_yaml(obj) for obj in installation.manifests()))
         return
     logs.configure("console", "info")
-    for line in anyio.run(_install, kubeconfig, installation, server_timeout):
-        sys.stdout.write(f"{line}\n")
+    anyio.run(_install, kubeconfig, installation, server_timeout)
 
 
 async def _install(
     kubeconfig: Path | None, installation: Installation, server_timeout: float
-) -> list[str]:
+) -> None:
     async with await connect(kubeconfig, user_agent="kueuelib-install") as client:
         await wait_for_server(client, server_timeout)
-        return await install(client, installation, server_timeout)
+        await install(client, installation, server_timeout, _tell)
+
+
+def _tell(line: str) -> None:
+    """Prints a line at once, wherever to."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()

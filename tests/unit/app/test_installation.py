@@ -9,12 +9,12 @@ import pytest
 
 from kueuelib.api import kinds
 from kueuelib.api.crd import all_crds
-from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.app.deployment import Deployed
 from kueuelib.app.installation import Installation, check_namespace, install, resource_of
 from kueuelib.controllers.webhooks import by_service, with_conversion
 from kueuelib.embedded.server import ApiServer
-from kueuelib.errors import ConfigError
+from kueuelib.errors import ConfigError, Invalid
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
 from kueuelib.runtime.queries import PatchType
@@ -190,3 +190,21 @@ async def test_nothing_is_written_while_a_kind_is_being_deleted(tmp_path: Path) 
             assert [one["metadata"]["name"] for one in (await client.list(kinds.CRDS)).items] == [
                 name
             ]
+
+
+async def test_each_line_is_told_as_soon_as_it_is_true(tmp_path: Path) -> None:
+    group = "rbac.authorization.k8s.io"
+    bindings = Resource(group, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+    other = {"apiGroup": group, "kind": "ClusterRole", "name": "other"}
+    async with ApiServer() as server:
+        (tmp_path / "config").write_bytes(orjson.dumps(server.kubeconfig()))
+        async with await connect(tmp_path / "config") as client:
+            name = {"name": "kueue-manager-rolebinding"}
+            await client.create(bindings, {"metadata": name, "roleRef": other})
+            told: list[str] = []
+            with pytest.raises(Invalid):
+                await install(client, Installation("kueue-system"), 60.0, told.append)
+            assert "namespace/kueue-system created" in told
+            await client.delete(bindings, ObjectKey("", name["name"]))
+            told.clear()
+            assert await install(client, Installation("kueue-system"), 60.0, told.append) == told

@@ -233,7 +233,7 @@ def run_the_go_manager(patient: Any) -> None:
 
 
 def notice_another(patient: Any, ago: float = 60) -> None:
-    about = {"kind": "Workload", "name": "odd", "namespace": "ns"}
+    about = {"kind": "Workload", "name": "runs", "namespace": "ns"}
     at = format_time(NOW - ago)
     reason = "ReservedByAnother"
     patient.add("Event", "e", "ns", involvedObject=about, reason=reason, lastTimestamp=at)
@@ -634,7 +634,7 @@ CASES = [
     (be_behind, "clock-skew", WARNING, "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io", "10m behind"),
     (lead_elsewhere, "another-leader", ERROR, "Lease other/c1f6bfd2.kueue.x-k8s.io",
      "a second manager"),
-    (notice_another, "another-decides", ERROR, "Workload ns/odd", "ago that it has quota"),
+    (notice_another, "another-decides", ERROR, "Workload ns/runs", "ago that it has quota"),
     (run_the_go_manager, "another-manager", ERROR, "Deployment other/kueue",
      "registry.k8s.io/kueue/kueue:v0.14.1"),
     (keep_the_pods_of_before, "deployment-left", WARNING,
@@ -751,12 +751,41 @@ def test_a_cohort_does_not_repeat_what_its_queue_holds_too_much(patient: Any) ->
     assert str(patient.only("quota-exceeded").subject) == QUEUE
 
 
+def test_what_another_manager_did_to_a_workload_that_is_gone_is_over(patient: Any) -> None:
+    notice_another(patient)
+    event = patient.get("Event")
+    event["involvedObject"]["name"] = "gone"
+    assert patient.found() == []
+    patient.unseen = {"Workload": "workloads is forbidden"}
+    assert "another-decides" in [name for name, _ in patient.found()]
+
+
+def test_a_kind_that_has_come_back_is_given_time(patient: Any) -> None:
+    suspend_for_nobody(patient)
+    (established, _) = patient.get(CRD, WORKLOADS)["status"]["conditions"]
+    established["lastTransitionTime"] = format_time(NOW - 30)
+    assert patient.found() == []
+    established["lastTransitionTime"] = LONG_AGO
+    patient.only("job-unqueued")
+
+
+def test_no_pod_is_created_in_a_namespace_that_is_deleted(patient: Any) -> None:
+    drain_a_group(patient)
+    end = "kubectl delete workload g -n ns"
+    fix = patient.only("pod-finalizer-stuck").fix
+    assert fix == f"create a pod in its place; or, to end the group and its other pods: {end}"
+    patient.get("Namespace")["metadata"]["deletionTimestamp"] = LONG_AGO
+    assert patient.only("pod-finalizer-stuck").fix.startswith(f"{end}  # ")
+
+
 def test_a_queue_that_is_deleted_while_workloads_wait_is_an_error(patient: Any) -> None:
     end_the_queue(patient)
     found = dict(patient.found())
     assert found.keys() == {"queue-inactive", "finalizer-stuck"}
     assert found["queue-inactive"].severity is ERROR
-    assert found["queue-inactive"].problem.endswith("is terminating; in vain wait ns/waits")
+    assert found["queue-inactive"].problem.endswith(
+        "is terminating; these Workloads wait in it: ns/waits"
+    )
     assert found["finalizer-stuck"].severity is HINT
     again = "kubectl get clusterqueue cq -o yaml | kubectl replace --force --timeout=24h -f -  # "
     assert all(one.fix.startswith(again) for one in found.values())

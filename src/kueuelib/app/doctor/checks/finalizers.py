@@ -82,7 +82,7 @@ def stuck_pods(snapshot: Snapshot) -> Iterator[Finding]:
             yield _kept(snapshot, "Pod", pod, problem)
         elif stage is Stage.FAILED and key_of(group) not in told:
             told.add(key_of(group))
-            yield _awaiting(pod, group, age)
+            yield _awaiting(snapshot, pod, group, age)
 
 
 def _group_key(pod: Obj) -> ObjectKey:
@@ -99,7 +99,7 @@ def _going_on(snapshot: Snapshot, pod: Obj) -> Obj | None:
     return workload if goes_on else None
 
 
-def _awaiting(pod: Obj, group: Obj, age: str) -> Finding:
+def _awaiting(snapshot: Snapshot, pod: Obj, group: Obj, age: str) -> Finding:
     """A group that waits for replacements."""
     holds = ", and its quota is held until then" if has_quota(group) else ""
     stays = f"was deleted {age} ago and stays until it is replaced or the group ends{holds}"
@@ -107,6 +107,9 @@ def _awaiting(pod: Obj, group: Obj, age: str) -> Finding:
     meta = group["metadata"]
     end = f"kubectl delete workload {meta['name']} -n {meta['namespace']}"
     fix = f"create a pod in its place; or, to end the group and its other pods: {end}"
+    space = snapshot.find("Namespace", meta["namespace"])
+    if space is not None and space["metadata"].get("deletionTimestamp"):
+        fix = f"{end}  # ends its other pods too; no pod can replace it in a deleted namespace"
     return Finding(Severity.HINT, subject_of("Workload", group), problem, fix)
 
 

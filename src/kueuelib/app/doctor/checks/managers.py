@@ -14,6 +14,7 @@ from kueuelib.api.kinds import (
     LEASES,
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
+    WORKLOADS,
 )
 from kueuelib.api.meta import Obj, annotations_of, parse_time
 from kueuelib.app.deployment import NAME, left_behind
@@ -203,7 +204,7 @@ def another_decides(snapshot: Snapshot) -> Iterator[Finding]:
     ages = [
         (snapshot.age(event.get("lastTimestamp")), event)
         for event in snapshot.all(EVENTS.kind)
-        if event.get("reason") == RESERVED_BY_ANOTHER
+        if event.get("reason") == RESERVED_BY_ANOTHER and _is_there(snapshot, event)
     ]
     age, event = min(ages, key=lambda pair: pair[0], default=(RECENT, None))
     if event is None or age > RECENT:
@@ -216,6 +217,13 @@ def another_decides(snapshot: Snapshot) -> Iterator[Finding]:
     )
     fix = "run one manager, or set leaderElection.leaderElect in the configuration of all of them"
     yield Finding(Severity.ERROR, subject, problem, fix)
+
+
+def _is_there(snapshot: Snapshot, event: Obj) -> bool:
+    """Whether the Workload that an Event is about still exists, as far as they were read."""
+    about = event["involvedObject"]
+    found = snapshot.find(WORKLOADS.kind, about["name"], about.get("namespace") or "")
+    return found is not None or bool(snapshot.why_unseen(WORKLOADS.kind))
 
 
 @check("another-manager", DEPLOYMENTS.kind)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
 from kueuelib.api.ages import duration
-from kueuelib.api.kinds import WORKLOAD_PRIORITY_CLASSES, WORKLOADS
-from kueuelib.api.meta import Obj, controller_of, labels_of
+from kueuelib.api.kinds import CRDS, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
+from kueuelib.api.meta import Obj, controller_of, find_condition, labels_of
 from kueuelib.api.names import PREBUILT_LABEL, PRIORITY_CLASS_LABEL, QUEUE_LABEL
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
 from kueuelib.app.doctor.manager import DISABLED, no_manager
@@ -24,6 +24,14 @@ GROUP_PATIENCE = 300.0
 _UNMADE = "no Workload represents it: is a manager running with the integration pod?"
 
 
+def _waited(snapshot: Snapshot, obj: Obj) -> float:
+    """Seconds since an object could have a Workload: since it exists, and the kind is served."""
+    crd = snapshot.find(CRDS.kind, f"{WORKLOADS.plural}.{WORKLOADS.group}") or {}
+    served = find_condition((crd.get("status") or {}).get("conditions"), "Established")
+    since = [obj["metadata"].get("creationTimestamp"), served.get("lastTransitionTime")]
+    return min((snapshot.age(one) for one in since if one), default=0.0)
+
+
 @check("pod-gated", "Pod", "Workload")
 def gated(snapshot: Snapshot) -> Iterator[Finding]:
     """Pods with our scheduling gate that nothing will remove; the first one of each group."""
@@ -35,8 +43,7 @@ def gated(snapshot: Snapshot) -> Iterator[Finding]:
         held = [
             pod
             for pod in pods
-            if stage_of(pod) is Stage.GATED
-            and snapshot.age(pod["metadata"].get("creationTimestamp")) >= PATIENCE
+            if stage_of(pod) is Stage.GATED and _waited(snapshot, pod) >= PATIENCE
         ]
         finding = _held(snapshot, held[0], pods) if held else None
         if finding is not None:
@@ -71,12 +78,12 @@ def _held(snapshot: Snapshot, pod: Obj, group: Sequence[Obj]) -> Finding | None:
     return None
 
 
-@check("job-unqueued", "Job", "Workload")
+@check("job-unqueued", "Job", "Workload", momentary=True)
 def unqueued(snapshot: Snapshot) -> Iterator[Finding]:
     """Suspended Jobs with a queue name for which no Workload was made."""
     for job in snapshot.all("Job"):
         age = snapshot.age(job["metadata"].get("creationTimestamp"))
-        if age < PATIENCE or not job["spec"].get("suspend") or not queue_of(job):
+        if _waited(snapshot, job) < PATIENCE or not job["spec"].get("suspend") or not queue_of(job):
             continue
         if controller_of(job) is not None or snapshot.workload_of(job) is not None:
             continue

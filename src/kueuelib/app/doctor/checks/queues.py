@@ -56,7 +56,7 @@ def inactive(snapshot: Snapshot) -> Iterator[Finding]:
         if activity.reason == REASON_TERMINATING:
             waiting = snapshot.world.lines().get(name, ())
             severity = Severity.ERROR if waiting else Severity.HINT
-            problem += f"; in vain wait {some(waiting)}" if waiting else ""
+            problem += f"; these Workloads wait in it: {some(waiting)}" if waiting else ""
             fix = recreation(name)
         elif absent:
             if all(one.subject.startswith("ResourceFlavor ") for one in absent) and not silent:
