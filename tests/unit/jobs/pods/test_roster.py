@@ -87,6 +87,7 @@ def test_a_pod_that_its_kubelet_rejected_failed_when_it_was_seen(pods, times):
         assert names(sorted_out(*found).released) == ["a"]
         assert names(sorted_out(*map(trim, copy.deepcopy(found))).released) == ["a"]
     assert names(sorted_out(rejected, earlier, new).released) == ["b"]
+    assert names(sorted_out(*map(trim, (rejected, earlier, new))).released) == ["b"]
 
 
 def test_a_failed_pod_that_was_deleted_counts_from_whichever_came_first(pods):
