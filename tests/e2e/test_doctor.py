@@ -792,28 +792,3 @@ def test_who_may_read_our_kinds_alone_gets_what_these_tell(
     assert "fits-but-waits" in report["checked"]  # no ClusterQueue selects by labels
     assert skipped["quota-promised"].startswith("nodes is forbidden")
     assert skipped["webhook-certificate"].startswith("secrets")
-
-
-def test_a_manager_with_rights_of_its_own_is_told_what_it_lacks(
-    bare: tuple[BackgroundServer, Path],
-) -> None:
-    """`--self` asks with SelfSubjectAccessReviews, which everybody may; all are read and kept."""
-    server, folder = bare
-    with Rest(server.write_kubeconfig(folder / "admin")) as rest:
-        rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
-        rest.create(ROLES, {"metadata": {"name": "looks"}, "rules": [rule]})
-        named = {"apiGroup": "rbac.authorization.k8s.io", "name": "looks"}
-        binding = {
-            "roleRef": {**named, "kind": "ClusterRole"},
-            "subjects": [{**named, "kind": "User"}],
-        }
-        rest.create(BINDINGS, {"metadata": {"name": "looks"}, **binding})
-    kubeconfig = server.write_kubeconfig(folder / "looks", server.add_user("looks"))
-    report = json.loads(doctor(kubeconfig, "--self", "-o", "json").stdout)
-    lacks = " ".join(one["problem"] for one in report["findings"] if one["check"] == "permissions")
-    assert "it may not patch, delete jobs.batch" in lacks
-    assert "it may not create, patch events" in lacks
-    assert not any(verb in lacks for verb in ("list", "watch"))
-    others = json.loads(doctor(kubeconfig, "-o", "json").stdout)["notChecked"]
-    (why,) = [one["why"] for one in others if one["check"] == "permissions"]
-    assert "subjectaccessreviews" in why

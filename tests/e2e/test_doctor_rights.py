@@ -105,3 +105,29 @@ def test_what_is_not_there_is_one_line(args: list[str], words: str, tmp_path: Pa
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert words in line
+
+
+def test_a_manager_with_rights_of_its_own_is_told_what_it_lacks(tmp_path: Path) -> None:
+    """`--self` asks with SelfSubjectAccessReviews, which everybody may; all are read and kept."""
+    with BackgroundServer(authorization="rbac") as server:
+        with Rest(server.write_kubeconfig(tmp_path / "admin")) as rest:
+            rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
+            rest.create(ROLES, {"metadata": {"name": "looks"}, "rules": [rule]})
+            named = {"apiGroup": "rbac.authorization.k8s.io", "name": "looks"}
+            binding = {
+                "roleRef": {**named, "kind": "ClusterRole"},
+                "subjects": [{**named, "kind": "User"}],
+            }
+            rest.create(BINDINGS, {"metadata": {"name": "looks"}, **binding})
+        kubeconfig = server.write_kubeconfig(tmp_path / "looks", server.add_user("looks"))
+        asked = ("-o", "json", "--kubeconfig", kubeconfig)
+        report = json.loads(kueuelib("doctor", *asked, "--self").stdout)
+        lacks = " ".join(
+            one["problem"] for one in report["findings"] if one["check"] == "permissions"
+        )
+        assert "it may not patch, delete jobs.batch" in lacks
+        assert "it may not create, patch events" in lacks
+        assert not any(verb in lacks for verb in ("list", "watch"))
+        others = json.loads(kueuelib("doctor", *asked).stdout)["notChecked"]
+        (why,) = [one["why"] for one in others if one["check"] == "permissions"]
+        assert "subjectaccessreviews" in why

@@ -222,8 +222,8 @@ def another_decides(snapshot: Snapshot) -> Iterator[Finding]:
 def _is_there(snapshot: Snapshot, event: Obj) -> bool:
     """Whether the Workload that an Event is about still exists, as far as they were read."""
     about = event["involvedObject"]
-    found = snapshot.find(WORKLOADS.kind, about["name"], about.get("namespace") or "")
-    return found is not None or bool(snapshot.why_unseen(WORKLOADS.kind))
+    workload = snapshot.find(WORKLOADS.kind, about["name"], about.get("namespace") or "")
+    return workload is not None or bool(snapshot.why_unseen(WORKLOADS.kind))
 
 
 @check("another-manager", DEPLOYMENTS.kind)

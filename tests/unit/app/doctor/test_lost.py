@@ -1,0 +1,94 @@
+"""What is lost, deleted or held elsewhere: one cause each, and commands that bring it back."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from tests.unit.app.doctor.test_findings import (
+    CRD,
+    ERROR,
+    HINT,
+    LONG_AGO,
+    NOW,
+    QUEUE,
+    WORKLOADS,
+    drain_a_group,
+    end_the_queue,
+    lose_a_flavor,
+    notice_another,
+    shrink_the_cohort,
+    suspend_for_nobody,
+)
+
+from kueuelib.api.meta import format_time
+
+
+def test_a_flavor_that_does_not_exist_is_one_cause(patient: Any) -> None:
+    lose_a_flavor(patient)
+    queue = copy.deepcopy(patient.get("ClusterQueue"))
+    queue["metadata"]["name"] = "second"
+    queue["status"] |= {"reservingWorkloads": 0, "flavorsReservation": []}
+    patient.objects.append(queue)
+    (found,) = (one for name, one in patient.found() if name == "flavor-missing")
+    assert (found.severity, str(found.subject)) == (ERROR, "ResourceFlavor absent")
+    assert found.problem.endswith("nothing is admitted in ClusterQueue cq, second, which names it")
+    assert "create absent, or take it out" in found.fix
+    assert patient.causes() == {"queue-inactive": "flavor-missing"}
+
+
+def test_quota_of_a_queue_that_a_local_queue_names_is_one_cause(patient: Any) -> None:
+    patient.remove("ClusterQueue")
+    patient.remove("Node")
+    assert patient.causes() == {"quota-lost": "local-queue"}
+
+
+def test_a_cohort_does_not_repeat_what_its_queue_holds_too_much(patient: Any) -> None:
+    shrink_the_cohort(patient)
+    for name in ("cq", "other"):
+        flavor = patient.get("ClusterQueue", name)["spec"]["resourceGroups"][0]["flavors"][0]
+        flavor["resources"][0]["borrowingLimit"] = "1"
+    assert str(patient.only("quota-exceeded").subject) == QUEUE
+
+
+def test_what_another_manager_did_to_a_workload_that_is_gone_is_over(patient: Any) -> None:
+    notice_another(patient)
+    event = patient.get("Event")
+    event["involvedObject"]["name"] = "gone"
+    assert patient.found() == []
+    patient.unseen = {"Workload": "workloads is forbidden"}
+    assert "another-decides" in [name for name, _ in patient.found()]
+
+
+def test_a_kind_that_has_come_back_is_given_time(patient: Any) -> None:
+    suspend_for_nobody(patient)
+    (established, _) = patient.get(CRD, WORKLOADS)["status"]["conditions"]
+    established["lastTransitionTime"] = format_time(NOW - 30)
+    assert patient.found() == []
+    established["lastTransitionTime"] = LONG_AGO
+    patient.only("job-unqueued")
+
+
+def test_no_pod_is_created_in_a_namespace_that_is_deleted(patient: Any) -> None:
+    drain_a_group(patient)
+    end = "kubectl delete workload g -n ns"
+    fix = patient.only("pod-finalizer-stuck").fix
+    assert fix == f"create a pod in its place; or, to end the group and its other pods: {end}"
+    patient.get("Namespace")["metadata"]["deletionTimestamp"] = LONG_AGO
+    assert patient.only("pod-finalizer-stuck").fix.startswith(f"{end}  # ")
+
+
+def test_a_queue_that_is_deleted_while_workloads_wait_is_an_error(patient: Any) -> None:
+    end_the_queue(patient)
+    found = dict(patient.found())
+    assert found.keys() == {"queue-inactive", "finalizer-stuck"}
+    assert found["queue-inactive"].severity is ERROR
+    assert found["queue-inactive"].problem.endswith(
+        "is terminating; these Workloads wait in it: ns/waits"
+    )
+    assert found["finalizer-stuck"].severity is HINT
+    again = "kubectl get clusterqueue cq -o yaml | kubectl replace --force --timeout=24h -f -  # "
+    assert all(one.fix.startswith(again) for one in found.values())
+    assert patient.causes() == {"finalizer-stuck": "queue-inactive"}
+    patient.remove("Workload", "waits")
+    assert {one.severity for _, one in patient.found()} == {HINT}
