@@ -130,7 +130,7 @@ why none could be read. The commands look in the namespace `kueue-system`.
 
 ## Keys
 
-For each key that is honoured there is a test that fails without it, most of them in
+For each key that is honoured, a test fails if the key has no effect. Most of these tests are in
 `tests/unit/app/test_keys_take_effect.py`.
 
 | Key | Versions | Default | | Changes |

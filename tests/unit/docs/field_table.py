@@ -136,7 +136,7 @@ HEAD = """# Fields
 Every field of the queueing kinds, as the CRDs of `kueuelib install` serve them. This page is
 generated.
 
-- **honoured**: decisions depend on it, and a test fails without it.
+- **honoured**: decisions depend on it, and a test fails if they do not.
 - **written**: the manager or the controller of a check writes it, and reads back what it needs.
 - **stored only**: it is stored, and nothing reads it.
 
