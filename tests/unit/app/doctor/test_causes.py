@@ -35,6 +35,7 @@ from .test_findings import (
     lead_with_old_values,
     leave,
     let_the_certificate_end_soon,
+    lose_a_configuration,
     lose_a_controller,
     lose_the_lease,
     lose_the_secret,
@@ -178,7 +179,9 @@ def test_no_manager_is_started_while_a_kind_is_being_deleted(patient: Any) -> No
     assert fix.endswith("  # before a manager starts; once the kind is gone: kueuelib install")
     die(patient)
     keep_a_pod(patient)
+    lose_a_configuration(patient)
     assert patient.causes() == {
         "leader": "crd-terminating",
         "pod-finalizer-stuck": "crd-terminating",
+        "webhook-missing": "crd-terminating",
     }

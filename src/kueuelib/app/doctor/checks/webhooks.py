@@ -18,6 +18,7 @@ from kueuelib.app.doctor.manager import (
     LEADER,
     MISDIRECTED,
     MISSING_KIND,
+    TERMINATING,
     UNREACHABLE,
     client_configs,
     install,
@@ -51,7 +52,8 @@ def missing(snapshot: Snapshot) -> Iterator[Finding]:
         configuration = snapshot.find(kind, name)
         if configuration is None:
             problem = "it does not exist, so nothing is checked and no Job or Pod is held back"
-            yield Finding(Severity.ERROR, subject, problem, install(snapshot), (MISSING_KIND,))
+            follows = (MISSING_KIND, TERMINATING)
+            yield Finding(Severity.ERROR, subject, problem, install(snapshot), follows)
             continue
         known = {one["name"] for one in configuration.get("webhooks") or ()}
         lost = [
