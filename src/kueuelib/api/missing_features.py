@@ -25,7 +25,7 @@ MULTIKUEUE: Final = "dispatch to other clusters (MultiKueue)"
 MANAGED_BY: Final = "kueuelib.dev/managed-by"
 """The annotation of a Workload whose job names MultiKueue in `managedBy`."""
 DISPATCHER: Final = f"{KUEUE}/multikueue"
-"""MultiKueue in `managedBy` of jobs, and as controller of AdmissionChecks."""
+"""The controller name of MultiKueue, in `managedBy` of jobs and in AdmissionChecks."""
 
 OF_JOBS: Final[Mapping[str, str]] = {
     f"{KUEUE}/podset-required-topology": TOPOLOGY,
@@ -66,7 +66,7 @@ _NOTHING: Final = frozenset({"", "false", "0"})
 """Values that ask for nothing."""
 CLAIMS: Final = "resourceClaims"
 _FIELDS: Final = {MANAGED_BY: "managedBy"}
-"""The fields for which our own annotations stand."""
+"""The field of a job that an annotation of ours records."""
 
 
 @attrs.frozen

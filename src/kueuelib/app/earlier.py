@@ -77,7 +77,7 @@ async def refuse_other_managers(client: Client, namespace: str, deployed: Deploy
 
 
 def being_deleted(crd: Obj) -> str:
-    """What goes with a definition that is being deleted; empty if it is not.
+    """What is deleted with a CRD that is being deleted; empty if it is not.
 
     Args:
         crd: the stored one.
@@ -85,14 +85,14 @@ def being_deleted(crd: Obj) -> str:
     if not crd["metadata"].get("deletionTimestamp"):
         return ""
     if crd["spec"]["names"]["kind"] == WORKLOADS.kind:
-        what = "all Workloads, and the Pods of groups, go with it as soon as a manager runs"
+        what = "all Workloads, and Pods of groups, are deleted with it as soon as a manager runs"
     else:
-        what = "all its objects go with it"
-    return f"this CRD is being deleted, and nothing cancels that: {what}"
+        what = "all its objects are deleted with it"
+    return f"this CRD is being deleted, which cannot be cancelled: {what}"
 
 
 async def refuse_ending_kinds(client: Client) -> None:
-    """Refuses to install while one of our kinds is being deleted: what is written to it goes too.
+    """Refuses to install while one of our CRDs is being deleted, with every object of its kind.
 
     Args:
         client: whose cluster.

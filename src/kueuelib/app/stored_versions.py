@@ -37,7 +37,9 @@ _ONE_SECONDS, _MORE_SECONDS = 5.0, 1.0
 _START_SECONDS: Final = 0.02
 """Seconds between the starts of two versions then, for each object of the page."""
 _FAILING: WeakSet[Client] = WeakSet()
-"""Whose servers could not convert something. All kinds have one webhook, so this saves time."""
+"""Clients whose server failed to convert an object. The kinds share one webhook, so the versions of
+each further kind race from the start.
+"""
 
 
 @attrs.frozen
@@ -82,10 +84,10 @@ async def list_stored(
 
 @attrs.define
 class PageSizes:
-    """How many objects to ask for.
+    """The size of the next page.
 
-    After a page that could not be read it is one. It doubles after some pages of one size, the more
-    of them the more often a page could not be read, so that few requests fail in any mixture.
+    After a page that could not be read, the size is one. It doubles after some pages of one size.
+    The more pages have failed, the more have to succeed first, so few requests fail in any mixture.
     """
 
     size: int = PAGE_SIZE

@@ -33,7 +33,7 @@ from kueuelib.workload import states
 
 DEFAULT_RETRY_MINUTES = 15
 MESSAGE_LIMIT = 32768
-OTHER_UPDATES = "What the check adds to the pods changes"
+OTHER_UPDATES = "The check is about to replace its podSetUpdates"
 
 
 @attrs.frozen

@@ -94,7 +94,7 @@ async def live_until(
                     raise
                 pause = pauses.next(anyio.current_time(), random.random())
                 get_logger("app").warning(
-                    "cannot start over yet", why=str(error), again_in=f"{pause:.1f} s"
+                    "cannot start again yet", why=str(error), again_in=f"{pause:.1f} s"
                 )
                 await anyio.sleep(pause)
                 continue

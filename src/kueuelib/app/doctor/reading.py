@@ -59,7 +59,7 @@ CONVERTED: tuple[tuple[Resource, Obj], ...] = (
 )
 """The kinds whose versions differ, each with a spec that is valid in all of them."""
 _CALL_SECONDS = TIMEOUT_SECONDS + 2.0
-"""After this time the API server has said that an admission webhook does not answer."""
+"""Seconds after which the API server has reported that an admission webhook does not answer."""
 _NOT_CALLED = ("failed calling webhook", "conversion webhook")
 """The message of an API server about a webhook that it cannot reach."""
 
@@ -81,7 +81,7 @@ async def read(
         file: the name of its file; empty if none was given.
         own: whether the manager runs with the caller's rights, so that those are reviewed.
         now: the time by which to judge; that of the server by default.
-        before: an earlier snapshot, which says already whether webhooks answer and what is allowed.
+        before: an earlier snapshot; its calls of webhooks and its reviews are reused.
 
     Raises:
         KueuelibError: the server did not answer, or failed.
@@ -196,7 +196,7 @@ async def _calls(client: Client, version: str, lists: Lists) -> tuple[Call, ...]
         if "denied the request" not in str(error):
             return _reason(error)
         by_us = any(f'"{one.entry["name"]}"' in str(error) for one in queueing_entries())
-        admission = Call("admission", "", by_us)  # it said no, so it is there
+        admission = Call("admission", "", by_us)  # a refusal is an answer
     except (ApiError, TransportError) as error:
         admission = Call("admission", _failure(error))
     else:

@@ -181,7 +181,7 @@ def _counted(members: Sequence[Member], wanted: int | None, before: Sequence[Obj
 
 
 def _other_total(members: Sequence[Member]) -> Problem | None:
-    """The pod that names another number of pods than the first one that names any."""
+    """The first pod whose total count differs from that of the first pod that names one."""
     totals = ((each, total_count_of(each.pod)) for each in members)
     (first, total), *others = [pair for pair in totals if pair[1]] or [(members[0], None)]
     for each, count in others:

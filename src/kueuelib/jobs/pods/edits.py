@@ -1,9 +1,9 @@
 """Waiting pods that no longer have the shape that their Workload counts.
 
 A waiting pod may get further node selectors, affinity and tolerations. Like the edit of any waiting
-job, this changes its Workload, or takes a reservation back. In a group, the pod then belongs to the
-pod set of its new shape. Once a pod of the group has begun, an edited one starts in the pod set
-that it was counted in.
+job, this changes its Workload, or cancels its reservation. In a group, the pod then belongs to the
+pod set of its new shape. Once a pod of the group has started, an edited one starts in the pod set
+that counted it before.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def are_edited(members: Sequence[Member], roles: Roles) -> bool:
 
 
 def placed(members: Sequence[Member], roles: Roles) -> tuple[Member, ...]:
-    """The members, of which those that were edited take places that are left.
+    """The members; an edited one gets a role of the Workload in which a place is free.
 
-    The Workload names such a pod as its owner, or has a pod set of the shape that the pod was
-    created with. It counted the pod there. Younger pods of its shape follow it, also if it was
-    deleted while it waited.
+    The Workload names an edited pod as its owner, or has a pod set of the shape that the pod was
+    created with. This pod set counts the pod. Younger pods of the edited shape get the same role,
+    even if the edited pod was deleted while it waited.
     """
     left, followed = Counter(roles.counts), dict[str, str]()
     left.subtract(each.role for each in members if each.fills and each.known)
@@ -72,7 +72,7 @@ def placed(members: Sequence[Member], roles: Roles) -> tuple[Member, ...]:
 def named_as_edited(member: Member, roles: Roles) -> Obj:
     """The waiting pod with the name of its shape, if it was edited since that was written.
 
-    When the pod has started, only this name says what it asked for.
+    Once the pod has started, only this name identifies the shape that the user asked for.
     """
     pod, written = member.pod, annotations_of(member.pod).get(ROLE_HASH)
     if roles.declared or (member.role == written and member.role == roles.by_shape(pod)):

@@ -45,8 +45,8 @@ class Judgement:
             if it may stay as it is.
         too_large: pods that ask for more than declared, and are admitted anyway.
         left_waiting: pods that must not run, and wait because a deleted one would be replaced.
-        incomplete: which pods are missing, by what those that exist say, or why the Workload cannot
-            follow edited ones, for people; empty if it may be admitted, and with quota.
+        incomplete: a message: which pods are missing, according to those that exist, or why the
+            Workload cannot follow edited ones; empty if it may be admitted, and with quota.
         problem: why the group cannot become what its new pods ask for; None if it may.
     """
 
@@ -100,7 +100,7 @@ def _by_shape(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> 
     members = placed(asked, roles)
     problem = made.problem if free else None
     if problem is not None and problem.waits and all(each.role for each in members):
-        # By what they say themselves, none of the pods is one too many.
+        # According to the pods themselves, none of them is an excess pod.
         present = Counter(each.role for each in members if each.fills)
         places = {role: max(count, present[role]) for role, count in roles.counts.items()}
         return Judgement(roles, sort_out(members, places), incomplete=problem.message)
@@ -115,7 +115,7 @@ def _by_shape(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> 
 
 
 def _unknown(members: Iterable[Member], roles: Roles) -> list[Member]:
-    """Pods that wait or run in no role that the Workload knows."""
+    """Pods that wait or run in a role that the Workload does not have."""
     return [each for each in members if each.is_alive and each.role not in roles.counts]
 
 

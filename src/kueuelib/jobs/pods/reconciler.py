@@ -178,8 +178,8 @@ class PodReconciler:
         )
 
     def _is_ours(self, pod: Obj, namespace: str) -> bool:
-        """Whether a pod is queued. The webhook adds our finalizer to such pods only, so one that
-        has it stays ours, even if its owner or the configuration has changed.
+        """Whether a pod is queued. The webhook adds our finalizer only to such pods. A pod that has
+        it stays ours, even if its owner or the configuration has changed.
         """
         return has_finalizer(pod) or not left_alone_because(self._parts, pod, namespace)
 

@@ -59,8 +59,8 @@ _ESCAPES = [(mark.encode(), f"\\u{ord(mark):04x}".encode()) for mark in "<>&\u20
 def shape_of(pod: Mapping[str, Any]) -> str:
     """The name of a pod's shape.
 
-    That of a waiting pod is computed, because it may have been edited. When a pod has started, its
-    spec has what its flavor adds, so the name that was written before counts.
+    The name of a waiting pod is computed, because the pod may have been edited. The spec of a
+    started pod has what its flavor adds, so the name that was written before the start counts.
     """
     written = "" if is_gated(pod) else annotations_of(pod).get(ROLE_HASH)
     return written or role_hash(pod["spec"])
@@ -79,7 +79,7 @@ def role_hash(spec: Mapping[str, Any]) -> str:
 def likeness(spec: Mapping[str, Any]) -> str:
     """The name of the shape, whatever the order of its tolerations.
 
-    The API server adds tolerations at the end, a user who edits a pod anywhere.
+    The API server adds tolerations at the end, but a user may insert them anywhere.
     """
     tolerations = spec.get("tolerations")
     if not tolerations:

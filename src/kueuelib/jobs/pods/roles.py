@@ -67,10 +67,10 @@ class Roles:
 
     @functools.cached_property
     def _others(self) -> Mapping[str, str]:
-        """The roles by the shapes that do not give them their names.
+        """The roles whose names are not their shapes, by shape.
 
         Other managers may name a pod set in another way. A pod that was edited when it was about to
-        start has started in the pod set that it was admitted in, and its replacement has its shape.
+        start is in the pod set in which it was admitted, and so is a replacement of the same shape.
         """
         roles = {
             shape_of(pod): labels_of(pod).get(POD_SET_LABEL, "")

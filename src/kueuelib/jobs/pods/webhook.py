@@ -119,7 +119,7 @@ def left_alone_because(parts: Parts, pod: Obj, namespace: str) -> str:
         return "its owner is managed"
     labels = namespace_labels(parts, namespace)
     if is_excluded(pod, parts.settings.pods, namespace, labels):
-        return "podOptions exclude it"
+        return "podOptions excludes it"
     return ""
 
 

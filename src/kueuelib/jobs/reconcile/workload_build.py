@@ -90,7 +90,7 @@ def as_own(job: GenericJob, composed: Obj) -> Obj:
     if ref is not None and ref.get("uid") != job.uid:
         where = f"{type(job).__name__}.compose_workload()"
         problem = f"makes the {ref['kind']} {ref['name']} the controller of the Workload"
-        raise InvalidJob(where, f"{problem}: that is the job itself")
+        raise InvalidJob(where, f"{problem}: its controller must be the job")
     return adopt(job, composed)
 
 

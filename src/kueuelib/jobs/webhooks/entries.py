@@ -38,7 +38,7 @@ PERIOD = 60.0
 COLLECTING = 0.1
 """Seconds to wait for further changes."""
 CONTEST = 3
-"""Repairs one after the other that show that another program writes the same entries."""
+"""Consecutive repairs after which a warning says that another program writes the same entries."""
 _SELECTORS = ("namespaceSelector", "objectSelector")
 
 
@@ -71,7 +71,7 @@ class EntryKeeper:
     """A part of a `Manager`: puts entries in order at the start, every minute, and when a
     configuration changes or a LocalQueue `default` comes or goes.
 
-    Every replica does so, because each one answers webhooks; what is in order is not written. The
+    Every replica does so, because each one answers webhooks. Correct entries are not written. The
     pauses between repairs grow to about a minute, so that two programs that write different entries
     do not keep the API server busy.
 
@@ -146,7 +146,7 @@ class EntryKeeper:
             elif repaired and self._written == before:
                 await self._clock.sleep(repairs.next(self._clock.monotonic(), random.random()))
                 if repairs.attempts >= CONTEST:
-                    fix = "let only one program, or one version of it, keep them"
+                    fix = "let only one program, and one version of it, write them"
                     self._log.warning("another program keeps writing webhook entries", fix=fix)
             with anyio.move_on_after(pause):
                 await self._moved.wait()

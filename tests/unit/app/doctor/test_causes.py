@@ -176,7 +176,7 @@ def test_no_manager_is_started_while_a_kind_is_being_deleted(patient: Any) -> No
     delete_a_definition(patient)
     fix = patient.only("crd-terminating").fix
     assert fix.startswith(f"kubectl get {WORKLOADS} -A -o yaml > workloads.yaml && kubectl get pod")
-    assert fix.endswith("  # before a manager starts; once the kind is gone: kueuelib install")
+    assert fix.endswith("  # before a manager starts; then, once the CRD is gone: kueuelib install")
     die(patient)
     keep_a_pod(patient)
     lose_a_configuration(patient)

@@ -98,7 +98,7 @@ def test_what_does_not_exist_is_to_be_created_or_taken_out(patient: Any) -> None
 
 def test_the_second_manager_is_stopped_if_it_can_be_seen(patient: Any) -> None:
     lead_elsewhere(patient)
-    look = "kubectl -n other get deployments,pods  # stop manager-1, or our own manager"
+    look = "kubectl -n other get deployments,pods  # stop manager-1, or the manager in kueue-system"
     assert patient.only("another-leader").fix == look
     pod = {"template": {"spec": {"containers": [{"image": "k:1", "args": ["manager"]}]}}}
     patient.add("Deployment", "second", "other", spec={"replicas": 1, **pod})

@@ -54,7 +54,7 @@ def disabled(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _is_meant(job: Obj) -> bool:
-    """Whether a Job is to be queued by itself."""
+    """Whether a Job names a queue, has no controller and has not finished."""
     said = (job.get("status") or {}).get("conditions")
     over = any(find_condition(said, one).get("status") == "True" for one in (COMPLETE, FAILED))
     return bool(queue_of(job)) and controller_of(job) is None and not over

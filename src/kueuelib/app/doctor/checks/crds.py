@@ -55,7 +55,7 @@ def missing(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check(TERMINATING, KIND)
 def terminating(snapshot: Snapshot) -> Iterator[Finding]:
-    """Kinds that are being deleted; nothing cancels that."""
+    """Kinds that are being deleted, which cannot be cancelled."""
     for crd, _ in _installed(snapshot):
         problem, name = being_deleted(crd), crd["metadata"]["name"]
         if not problem:
@@ -63,7 +63,7 @@ def terminating(snapshot: Snapshot) -> Iterator[Finding]:
         fix = f"kubectl get {name} -A -o yaml > {crd['spec']['names']['plural']}.yaml"
         if crd["spec"]["names"]["kind"] == WORKLOADS.kind:
             fix += f" && kubectl get pods -A -l {MANAGED_LABEL}=true -o yaml > pods.yaml"
-        fix += f"  # before a manager starts; once the kind is gone: {install(snapshot)}"
+        fix += f"  # before a manager starts; then, once the CRD is gone: {install(snapshot)}"
         yield Finding(Severity.ERROR, _subject(crd), problem, fix)
 
 
@@ -101,7 +101,7 @@ def versions(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check(CONVERSION, KIND, MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind)
 def conversion(snapshot: Snapshot) -> Iterator[Finding]:
-    """Kinds whose versions differ, and that no webhook converts, or one elsewhere than ours."""
+    """Kinds with several served versions whose conversion webhook is missing or not ours."""
     ours = {
         address_of(config): None
         for subject, config in client_configs(snapshot)
@@ -115,7 +115,7 @@ def conversion(snapshot: Snapshot) -> Iterator[Finding]:
         address = address_of((said.get("webhook") or {}).get("clientConfig") or {})
         if said.get("strategy") != "Webhook":
             problem = (
-                f"{' and '.join(served)} are served, and nothing converts them "
+                f"{' and '.join(served)} are served, and no webhook converts them "
                 "(spec.conversion.strategy is None): fields with other names are silently dropped"
             )
         elif ours and address not in ours:

@@ -32,7 +32,7 @@ def recreation(name: str) -> str:
     again = "kubectl replace --force --timeout=24h -f -"
     return (
         f"kubectl get clusterqueue {name} -o yaml | {again}  # creates it again once the Workloads "
-        "that hold its quota have ended; nothing cancels a deletion"
+        "that hold its quota have ended; a deletion cannot be cancelled"
     )
 
 
@@ -50,7 +50,9 @@ def stuck(snapshot: Snapshot) -> Iterator[Finding]:
                 more = f" and {len(users) - _MOST_NAMES} more" if len(users) > _MOST_NAMES else ""
                 problem = f"it was deleted {age} ago and stays while in use by {names}{more}"
                 name = obj["metadata"]["name"]
-                fix = f"kubectl get {kind.lower()} {name} -o yaml  # end its users"
+                fix = (
+                    f"kubectl get {kind.lower()} {name} -o yaml  # remove it from its ClusterQueues"
+                )
                 fix = recreation(name) if kind == "ClusterQueue" else fix
                 follows = ("queue-inactive",) if kind == "ClusterQueue" else ()
                 yield Finding(Severity.HINT, subject_of(kind, obj), problem, fix, follows)

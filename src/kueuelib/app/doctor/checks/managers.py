@@ -41,7 +41,7 @@ _WITHOUT = "leaderElection: {leaderElect: false}"
 RECENT: Final = 600.0
 """Seconds for which an Event counts."""
 TAKEOVER: Final = 15.0
-"""Seconds that a manager may take to restart."""
+"""Seconds after which a new leader is expected once the last one has left."""
 SKEW: Final = 30.0
 """Seconds by which clocks may differ; a renewal may be under way for some of them."""
 _OURS = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
@@ -194,7 +194,8 @@ def _stop(snapshot: Snapshot, namespace: str, holder: str) -> str:
         and (go_image(one) or runs_manager(one))
     ]
     if not running:
-        return f"kubectl -n {namespace} get deployments,pods  # stop {holder}, or our own manager"
+        either = f"stop {holder}, or the manager in {snapshot.namespace}"
+        return f"kubectl -n {namespace} get deployments,pods  # {either}"
     return f"kubectl -n {namespace} scale deployment {' '.join(running)} --replicas=0"
 
 
@@ -279,7 +280,7 @@ def another_webhook(snapshot: Snapshot) -> Iterator[Finding]:
                 fix += " needs them; its other webhooks are for other kinds"
             errors = [dead[one] for one in named if one in dead]
             if errors:
-                problem = f"it does not answer, so our kinds cannot be written: {errors[0]}"
+                problem = f"it does not answer, so our objects cannot be written: {errors[0]}"
                 yield Finding(Severity.ERROR, Subject(kind, name), problem, fix)
             else:
                 problem = f"{', '.join(named)} is called for our kinds, too"

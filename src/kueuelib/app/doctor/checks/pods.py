@@ -64,7 +64,7 @@ def _held(snapshot: Snapshot, pod: Obj, group: Sequence[Obj]) -> Finding | None:
             text = f"{told} its group {name} has no Workload: {problem.message}"
             if not problem.waits:
                 return Finding(Severity.ERROR, subject, text, fix)
-            fix = f"kubectl get pods {where}  # create the others of group {name}, or delete these"
+            fix = f"kubectl get pods {where}  # create the missing pods of {name}, or delete these"
             finding = Finding(Severity.HINT, subject, text, fix)
             return finding if age > GROUP_PATIENCE else None
     else:

@@ -1,4 +1,4 @@
-"""Quota that is held in no queue, or beyond what a queue has."""
+"""Quota that is held in a queue that does not exist, or beyond the limits of a queue."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ def lost(snapshot: Snapshot) -> Iterator[Finding]:
             by_local.setdefault(local, []).append(key)
     for name, keys in by_queue.items():
         named = any(one.spec.cluster_queue == name for one in world.local_queues.values())
-        problem = f"it does not exist, and nothing counts the quota that these hold: {some(keys)}"
-        fix = f"kubectl get workloads -A  # create ClusterQueue {name} again, or end these"
+        problem = (
+            f"it does not exist, and nothing counts the quota of these Workloads: {some(keys)}"
+        )
+        fix = f"kubectl get workloads -A  # create ClusterQueue {name} again, or end these jobs"
         follows = ("local-queue",) if named else ()
         yield Finding(Severity.WARNING, Subject(CLUSTER_QUEUE, name), problem, fix, follows)
     for local, keys in by_local.items():
         problem = (
             f"it does not exist, and Workloads that name it hold quota: {some(keys)}; if they are "
-            "evicted, they are in no queue"
+            "evicted, they cannot be queued again"
         )
         fix = f"kubectl get -n {local.namespace} localqueues  # create {local.name} again"
         subject = Subject("LocalQueue", local.name, local.namespace)
@@ -46,29 +48,33 @@ def lost(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check("quota-exceeded", "ClusterQueue", "Workload", COHORTS, momentary=True)
 def exceeded(snapshot: Snapshot) -> Iterator[Finding]:
-    """Places that hold more than they may, for example because their quota was lowered."""
+    """ClusterQueues and Cohorts whose Workloads hold more than they may, for example because quota
+    was reduced.
+    """
     told: dict[str, set[FlavorResource]] = {}
     for name in sorted(snapshot.world.cluster_queues):
         over = dict(_over(snapshot, name))
         told[name] = {*over}
         if over:
             what = Subject(CLUSTER_QUEUE, name)
-            fix = f"kubectl edit clusterqueue {name}  # offer that much again, or wait: until these"
-            yield _finding(snapshot, what, over, [name], f"{fix} Workloads end, it gets no more")
+            fix = f"kubectl edit clusterqueue {name}  # restore the flavor or quota, or wait: until"
+            fix += " some of these Workloads end, no more of it is reserved"
+            yield _finding(snapshot, what, over, [name], fix)
     for name in sorted(snapshot.world.all_cohorts()):
         usage = snapshot.engine.cohort_status(name)
         if usage is None or usage.parent or usage.cycle:
             continue
         queues = sorted(snapshot.world.below(name)[0])
         known = {pair for one in queues for pair in told.get(one, ())}
+        quota = {pair: usage.quota.get(pair, 0) for pair in usage.reserved}
         over = {
-            pair: f"and there are {format_amount(pair.resource, usage.quota.get(pair, 0))}"
+            pair: f"but the quota of its tree is {format_amount(pair.resource, quota[pair])}"
             for pair, amount in usage.reserved.items()
-            if amount > usage.quota.get(pair, 0) and pair not in known
+            if amount > quota[pair] and pair not in known
         }
         if over:
-            fix = "kubectl get cohorts,clusterqueues  # raise the quota of one below it, or wait: "
-            fix += "until some of these Workloads end, there is no more"
+            fix = "kubectl get cohorts,clusterqueues  # raise a quota in this tree, or wait: until "
+            fix += "some of these Workloads end, no more is reserved"
             yield _finding(snapshot, Subject(COHORT, name), over, queues, fix)
 
 
