@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from contextvars import Context, copy_context
 from typing import Any, TypeVar, overload
 
-from kueuelib.api.forms import Typed, raw_of
-from kueuelib.api.meta import ObjectKey, key_of
+from kueuelib.api.forms import Typed, raw_of, resource_of
+from kueuelib.api.meta import ObjectKey, Resource, key_of
 from kueuelib.api.models import is_model
 from kueuelib.errors import ApiError, BadRequest, ConfigError, Invalid, TransportError
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.controller import OBSERVER
+from kueuelib.runtime.operator.repeats import LISTENER
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Typed)
@@ -27,6 +28,11 @@ class _Failures:
 
     def __init__(self) -> None:
         self._problems: dict[tuple[str, ObjectKey], str] = {}
+        self.repeated: dict[tuple[tuple[str, str], ObjectKey], str] = {}
+
+    def repeat(self, kind: Resource, key: ObjectKey, text: str) -> None:
+        """Learn that an object is reconciled again and again; no text when that has ended."""
+        self.repeated[kind.group_kind, key] = text
 
     def note(self, controller: str, key: ObjectKey, problem: str) -> None:
         """Learn how a reconciliation ended; the problem is empty when it did not fail."""
@@ -52,6 +58,7 @@ def observed() -> Iterator[Context]:
     failures = _Failures()
     context = copy_context()
     context.run(OBSERVER.set, failures.note)
+    context.run(LISTENER.set, failures.repeat)
     _OBSERVED.append(failures)
     try:
         yield context
@@ -148,7 +155,8 @@ async def settled(client: Client, value: K, within: float = 30.0) -> K:
         status: Any = getattr(newest, "status", None)
         observed = getattr(status, "observed_generation", None) or 0
         if observed < wanted:
-            raise _NotYet(f"observedGeneration {observed} of {key}, not yet {wanted}: {why}")
+            told = _repetition(resource_of(type(value)), key) or why
+            raise _NotYet(f"observedGeneration {observed} of {key}, not yet {wanted}: {told}")
         return newest
 
     return await eventually(look, within)
@@ -160,3 +168,8 @@ class _NotYet(Exception):
 
 def _last_failures() -> list[str]:
     return [failures.last for failures in _OBSERVED if failures.last]
+
+
+def _repetition(kind: Resource, key: ObjectKey) -> str:
+    told = (each.repeated.get((kind.group_kind, key), "") for each in _OBSERVED)
+    return "; ".join(filter(None, told))

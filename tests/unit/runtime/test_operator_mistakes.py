@@ -136,24 +136,6 @@ async def test_a_wrong_call_fails_and_says_what_to_do(
             await settled(client, one, within=0.3)
 
 
-async def test_an_object_that_every_call_changes_is_named(client: Client) -> None:
-    app = Operator("things")
-    calls: list[int] = []
-
-    @app.reconciles(Thing, owns=[MAPS])
-    async def reconcile(found: Thing, context: Context) -> None:
-        calls.append(len(calls))
-        if len(calls) < 50:
-            await context.apply(MAPS.new("child", data={"calls": str(len(calls))}))
-
-    with capture_logs() as lines:
-        async with running(app, client):
-            await client.of(Thing).create(Thing.new("one", "default"))
-            await eventually(lambda: len(calls) >= 50)
-    said = [each for each in lines if "again and again" in each["event"]]
-    assert [each["times"] for each in said] == [20]
-
-
 # ---- functions in the cache ---------------------------------------------------------------------
 
 

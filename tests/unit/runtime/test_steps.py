@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.runtime.controller import Controller, Result
 from kueuelib.runtime.manager import Group, Manager
-from kueuelib.runtime.operator.repeats import OFTEN, WITHIN, Repeats
 from kueuelib.runtime.steps import Steps, contained
 
 KEY = ObjectKey("ns", "a")
@@ -145,21 +144,3 @@ async def test_a_part_that_ends_cancelled_although_nobody_stopped_it_stops_the_p
     with pytest.raises(RuntimeError, match="worker: ended by a cancellation although nobody"):
         async with asyncio.timeout(30):
             await manager.run()
-
-
-def test_calls_that_write_each_time_are_worth_one_warning_a_minute() -> None:
-    clock = Time()
-    repeats = Repeats(clock.monotonic)
-    assert [repeats.note(KEY, wrote=True) for _ in range(2 * OFTEN)].count(True) == 1
-    clock.seconds += WITHIN + 1
-    assert [repeats.note(KEY, wrote=True) for _ in range(2 * OFTEN)].count(True) == 1
-
-
-def test_a_call_without_a_write_ends_the_row_and_slow_calls_make_none() -> None:
-    clock = Time()
-    repeats = Repeats(clock.monotonic)
-    for wrote in ([True] * (OFTEN - 1) + [False]) * 3:
-        assert not repeats.note(KEY, wrote=wrote)
-    for _ in range(3 * OFTEN):
-        clock.seconds += 2 * WITHIN / OFTEN
-        assert not repeats.note(KEY, wrote=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
+from functools import cached_property
 from typing import Any
 
 from kueuelib.api.codec import encode
@@ -22,6 +23,7 @@ from kueuelib.api.struct import Struct
 from kueuelib.errors import ConfigError, NotFound
 from kueuelib.machinery.event_series import EventType
 from kueuelib.machinery.ownership import OWNER_INDEX, owned_child, placed_child
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.cluster import Cluster
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.operator.adopting import claim
@@ -32,6 +34,7 @@ from kueuelib.runtime.operator.reconciled import (
     watched_of,
 )
 from kueuelib.runtime.operator.surroundings import Surroundings, index_name
+from kueuelib.runtime.operator.writes import NotingClient, Writes
 from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.reading import take_over_named
 
@@ -44,19 +47,24 @@ class Context:
 
     Attributes:
         obj: the raw object as the server returned it last.
-        client: for what the methods here do not offer. Its writes do not reach the cache by
-            themselves: pass the answers to `learn`.
-        wrote: whether a call here has changed the object or one of its children.
+        writes: what the call has changed.
     """
 
     def __init__(self, around: Surroundings, obj: Obj) -> None:
         self.obj = obj
-        self.client = around.client
-        self.wrote = False
+        self.writes = Writes(around, obj)
         self._around = around
         self._named: set[tuple[tuple[str, str], ObjectKey]] = set()
         self._status: Obj | None = None
         self._conditions: dict[str, tuple[bool | None, str, str]] = {}
+
+    @cached_property
+    def client(self) -> Client:
+        """For what the methods here do not offer.
+
+        Its writes do not reach the cache by themselves: pass the answers to `learn`.
+        """
+        return NotingClient(self._around.client, self.writes)
 
     # ---- reading
 
@@ -181,7 +189,6 @@ class Context:
         self.learn(answer)
         if owned:
             self._around.applied.note(resource, wanted, answer)
-            self.wrote |= present is None or _version(present) != _version(answer)
         return answer
 
     async def delete(self, kind: Kind, name: str, namespace: str | None = None) -> None:
@@ -318,7 +325,6 @@ class Context:
             PatchType.MERGE,
             subresource="status",
         )
-        self.wrote |= _version(self.obj) != meta["resourceVersion"]
         self.learn(self.obj)
 
     # ---- inside
@@ -374,15 +380,11 @@ class Context:
         held = None if informer is None else informer.store.get(key)
         try:
             answer = await self.client.delete(resource, key)
-            self.wrote |= held is not None
+            if held is not None:
+                self.writes.deleted(held)
         except NotFound:
             if held is not None:
                 self._around.cache.learn_gone(held)
             return
         if held is not None:
             self._around.cache.learn_deleted(held, answer)
-
-
-def _version(obj: Obj) -> str | None:
-    version: str | None = obj["metadata"].get("resourceVersion")
-    return version

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -25,7 +26,7 @@ from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.cluster import Cluster
-from kueuelib.runtime.controller import DONE, Controller, Result, checked
+from kueuelib.runtime.controller import DONE, Controller, Result, checked, controller_key
 from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.logs import get_logger
@@ -33,7 +34,7 @@ from kueuelib.runtime.operator.callbacks import Callback, predicate_of
 from kueuelib.runtime.operator.context import Context
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.reconciled import OtherKind, Reconciled, Watched
-from kueuelib.runtime.operator.repeats import OFTEN, Repeats
+from kueuelib.runtime.operator.repeats import LISTENER, Change, Repeats, Round
 from kueuelib.runtime.operator.surroundings import Surroundings, index_name
 from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.steps import contained
@@ -59,23 +60,46 @@ class KindReconciler:
         declared = self._declared
         obj = self._around.informers[declared.resource].store.get(key)
         if obj is None:
-            self._around.repeats.note(key, wrote=False)
+            self._ended(key, Round())
             return DONE
+        context = Context(self._around, obj)
         try:
             if "deletionTimestamp" in obj["metadata"]:
-                return await self._tear_down(obj)
-            if declared.finalizer and (with_ours := finalizers_with(obj, declared.finalizer)):
-                obj = await self._write_finalizers(obj, with_ours)
-            return await self._call(declared.function, Context(self._around, obj))
-        except Conflict:
-            await self._around.cache.refresh(declared.resource, key)
+                result = await self._tear_down(context)
+            else:
+                if declared.finalizer and (with_ours := finalizers_with(obj, declared.finalizer)):
+                    context = Context(self._around, await self._write_finalizers(obj, with_ours))
+                result = await self._call(declared.function, context)
+        except Conflict as error:
+            newest = await self._around.cache.refresh(declared.resource, key)
+            changed = newest is not None and newest["metadata"] != obj["metadata"]
+            secret = declared.resource.kind == "Secret"
+            others = Change("", obj, newest, hidden=secret) if changed else None
+            self._ended(key, Round(context.writes.changes, str(error), others))
             return Result(rate_limited=True)
+        self._ended(key, Round(context.writes.changes, requeue_after=result.requeue_after))
+        return result
 
-    async def _tear_down(self, obj: Obj) -> Result:
+    def _ended(self, key: ObjectKey, done: Round) -> None:
+        repeats, kind = self._around.repeats, self._declared.resource
+        told = repeats.note(key, done)
+        if told is not None:
+            self._log.warning(
+                "reconciles an object again and again",
+                object_kind=kind.kind,
+                times=told.times,
+                seconds=told.seconds,
+                changed=list(told.changed),
+                fix=told.cause.value,
+            )
+        if (listener := LISTENER.get()) is not None and (told or not repeats.warned(key)):
+            listener(kind, key, told.text(kind.kind, key) if told else "")
+
+    async def _tear_down(self, context: Context) -> Result:
+        obj = context.obj
         without = finalizers_without(obj, self._declared.finalizer)
         if self._declared.teardown_function is None or without is None:
             return DONE
-        context = Context(self._around, obj)
         result = await self._call(self._declared.teardown_function, context)
         if result.requeue_after or result.rate_limited:
             return result
@@ -90,14 +114,7 @@ class KindReconciler:
             await context.write_status(failed=True)  # what was set before it failed
             raise
         await context.write_status()
-        result = attrs.evolve(result, settled=False)  # what came while the status was written
-        if self._around.repeats.note(key_of(context.obj), wrote=context.wrote):
-            self._log.warning(
-                "reconciles an object again and again, and writes something each time",
-                times=OFTEN,
-                fix="write what depends on the object only, and not for example the time",
-            )
-        return result
+        return attrs.evolve(result, settled=False)  # what came while the status was written
 
     def _value(self, obj: Obj) -> Any:
         kind = self._declared.kind
@@ -156,6 +173,7 @@ def controller_for(
             metadata_only=kind in declared.metadata_only,
         )
 
+    repeats = Repeats(clock.monotonic)
     informers = {kind: informer_of(kind) for kind in declared.watches}
     informers[resource] = informer_of(resource)
     for kind in declared.owns:
@@ -177,7 +195,7 @@ def controller_for(
         clusters=clusters,
         applied=applied,
         clock=clock,
-        repeats=Repeats(clock.monotonic),
+        repeats=repeats,
     )
     controller = Controller(
         f"{operator.name}-{resource.plural}",
@@ -188,11 +206,13 @@ def controller_for(
         telemetry=telemetry,
     )
     controller.for_(informers[resource], predicate_of(resource.kind, declared.predicate))
+    informers[resource].add_handler(lambda delta: repeats.heard(delta, (delta.key,)))
     for kind in declared.owns:
         controller.owns(informers[kind], resource)
+        informers[kind].add_handler(_hearing(repeats, resource))
     for watched, keys in declared.watches.items():
         mapped = Callback(resource.kind, f"watches= of {watched.kind}", keys)
-        controller.watches(informers[watched], mapped.keys)
+        controller.watches(informers[watched], partial(_heard, repeats, mapped))
     return controller
 
 
@@ -202,3 +222,18 @@ def _forgetting(applied: Applied, kind: Resource) -> Any:
             applied.forget(kind, delta.key)
 
     return handler
+
+
+def _hearing(repeats: Repeats, owner: Resource) -> Any:
+    def handler(delta: Delta[Obj]) -> None:
+        key = None if delta.new is None else controller_key(delta.new, owner)
+        if key is not None:
+            repeats.heard(delta, (key,))
+
+    return handler
+
+
+def _heard(repeats: Repeats, mapped: Callback, delta: Delta[Obj]) -> tuple[ObjectKey, ...]:
+    keys = mapped.keys(delta)
+    repeats.heard(delta, keys)
+    return keys
