@@ -321,3 +321,23 @@ def test_an_operator_without_a_kubeconfig(tmp_path: Path, command: list[str]) ->
     assert done.stderr.startswith(f"{voice}: {tmp_path}/.kube/config: there is no kubeconfig")
     assert done.stderr.count("\n") == 1
     assert done.stderr.endswith("name one with $KUBECONFIG, --kubeconfig or kubeconfig=\n")
+
+
+@pytest.mark.parametrize("command", [["-m", "kueuelib", "run"], []])
+def test_an_operator_without_its_definition(server: LocalCluster, command: list[str]) -> None:
+    program = [sys.executable, *command, str(EXAMPLES / "05_operator.py")]
+    done = subprocess.run(
+        [*program, *(["--no-leader-elect"] if command else [])],
+        env={**os.environ, "KUBECONFIG": str(server.kubeconfig)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    said = "sites: is not served in example.com/v1; run `kueuelib manifests FILE | kubectl apply"
+    lines = [line for line in done.stderr.splitlines() if said in line]
+    assert len(lines) == 2, done.stderr  # at once, and at the end
+    voice = "kueuelib" if command else "05_operator.py"
+    assert lines[1].startswith(f"{voice}: ")
+    assert "failed" not in done.stderr

@@ -25,6 +25,18 @@ async def served_kinds(request: Request, group: str, version: str) -> tuple[str,
     return tuple(entry["kind"] for entry in entries)
 
 
+async def served_plurals(request: Request, api_version: str) -> dict[str, str]:
+    """The kinds of a group and version by plural, without subresources; {} when not served."""
+    return {entry["name"]: entry["kind"] for entry in await _entries(request, api_version)}
+
+
+async def api_versions(request: Request) -> tuple[str, ...]:
+    """All groups with their versions, as in `apiVersion`."""
+    groups = (await _read(request, "/apis")).get("groups") or ()
+    named = [each["groupVersion"] for group in groups for each in group["versions"]]
+    return (*await served_versions(request, ""), *named)
+
+
 async def find_resource(request: Request, api_version: str, kind: str) -> Resource | None:
     """See `Client.find_resource`."""
     group, _, version = api_version.rpartition("/")

@@ -19,6 +19,7 @@ from kueuelib.runtime.manager import Manager
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.hooks import definitions, hook_configurations
 from kueuelib.runtime.operator.running import ServeOptions, assemble
+from kueuelib.runtime.operator.served import check_served
 from kueuelib.runtime.reading import read
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.testing.processes import free_port
@@ -50,6 +51,7 @@ async def running(
         clusters: a client of each other cluster of the operator, by name.
 
     Raises:
+        ConfigError: a kind that the operator reconciles, owns, watches or writes is not served.
         Exception: the exception of a failed part, when the block ends.
     """
     port = free_port()
@@ -58,6 +60,7 @@ async def running(
     for made in definitions(operator, reach):
         await own.apply(CRDS, made)
         await eventually(partial(_established, own, made))
+    await check_served(operator, own, patience=0)
     async with AsyncExitStack() as stack:
         for made in hook_configurations(operator, reach):
             before = await read(own, _HOOKS[made["kind"]], key_of(made))
@@ -91,4 +94,13 @@ async def _restore(client: Client, resource: Resource, key: ObjectKey, before: O
 
 
 async def _established(client: Client, definition: Obj) -> bool:
-    return is_true(await client.get(CRDS, key_of(definition)), "Established")
+    """The definition has its names, and discovery shows its versions."""
+    if not is_true(await client.get(CRDS, key_of(definition)), "Established"):
+        return False
+    spec = definition["spec"]
+    for version in spec["versions"]:
+        if version["served"]:
+            wanted = f"{spec['group']}/{version['name']}", spec["names"]["kind"]
+            if await client.find_resource(*wanted) is None:
+                return False
+    return True

@@ -29,6 +29,7 @@ from kueuelib.runtime.namespace import own_namespace
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.hooks import serve_hooks, trusting
 from kueuelib.runtime.operator.reconciling import controller_for
+from kueuelib.runtime.operator.served import PATIENCE, check_served
 from kueuelib.runtime.telemetry import RestMetrics, Telemetry, process_telemetry
 from kueuelib.runtime.webhook.certs import service_names
 from kueuelib.runtime.webhook.serving import WEBHOOK, add_webhook_server
@@ -79,7 +80,7 @@ async def serve(
 
     Raises:
         ConfigError: there is no usable configuration or no server, an address cannot be bound, or a
-            kind cannot be listed.
+            kind is not served or cannot be listed.
     """
     lease = ObjectKey(options.namespace or own_namespace("default"), operator.name)
     election = ElectionOptions(lease=lease, identity=default_identity(), release_on_cancel=True)
@@ -117,6 +118,7 @@ async def _serve_once(
         await wait_for_server(client, patience)
         manager = Manager(elector=elector)
         assemble(operator, manager, client, options, telemetry, clusters)
+        await check_served(operator, client, PATIENCE)
         await life.run(manager)
 
 
