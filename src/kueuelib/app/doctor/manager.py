@@ -94,7 +94,7 @@ def address_of(config: Obj) -> str:
 
 def outside(snapshot: Snapshot) -> str:
     """The address of a manager outside of the cluster, as `https://host:port`; empty without one.
-    The webhook configurations decide; definitions only if there are none.
+    The webhook configurations decide. CRDs count only if there are none.
 
     Args:
         snapshot: the cluster.

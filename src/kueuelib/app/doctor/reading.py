@@ -215,7 +215,7 @@ async def _calls(client: Client, version: str, lists: Lists) -> tuple[Call, ...]
 
 def _converted(lists: Lists, version: str) -> Iterator[tuple[Resource, Obj]]:
     """The kinds that a webhook converts, in the served version that is not the stored one, each
-    with a valid spec; as far as the definitions are known.
+    with a valid spec. A CRD that was not read is taken to serve both versions.
     """
     crds = {crd["metadata"]["name"]: crd for crd in lists.of(kinds.CRDS.kind)}
     for resource, spec in CONVERTED:
