@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.machinery.store import Delta
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.informer import Informer
@@ -51,6 +52,7 @@ class ParameterSource:
         self._clock = clock
         self._since = clock.monotonic()
         self._listeners: list[Callable[[ObjectKey], None]] = []
+        self._gone: dict[ObjectKey, Obj] = {}
 
     def subscribe(self, listener: Callable[[ObjectKey], None]) -> None:
         """Calls `listener` with the key of every parameters object whose spec changes.
@@ -65,16 +67,16 @@ class ParameterSource:
         ready()
         if self._informer is None:
             return
-        self._informer.add_handler(
-            lambda delta: (
-                None
-                if delta.old is not None
-                and delta.new is not None
-                and content(delta.old) == content(delta.new)
-                else self._tell(delta.key)
-            )
-        )
+        self._informer.add_handler(self._on_change)
         await self._informer.run(lambda: self._tell(ObjectKey("", "")))
+
+    def _on_change(self, delta: Delta[Obj]) -> None:
+        if delta.new is not None:
+            self._gone.pop(delta.key, None)
+        elif delta.old is not None:
+            self._gone[delta.key] = delta.old
+        if delta.old is None or delta.new is None or content(delta.old) != content(delta.new):
+            self._tell(delta.key)
 
     def _tell(self, key: ObjectKey) -> None:
         for listener in self._listeners:
@@ -110,17 +112,30 @@ class ParameterSource:
             return Problem(f"{kind} {ref['name']} does not exist")
         return None
 
-    def find(self, check: Mapping[str, Any], namespace: str) -> Obj | Problem | None:
+    def find(
+        self, check: Mapping[str, Any], namespace: str, *, accepted: bool = False
+    ) -> Obj | Problem | None:
         """The parameters of a raw AdmissionCheck for workloads of a namespace.
 
         None when the check takes none, `Problem` when they cannot be used.
+
+        Args:
+            check: the AdmissionCheck.
+            namespace: of the workload.
+            accepted: whether it is about an admitted workload, which the check still watches. If
+                the object was deleted since the process has started, its last state counts.
         """
         problem = self.problem(check)
-        if problem is not None or self.resource is None:
+        if self.resource is None:
             return problem
-        name = check["spec"]["parameters"]["name"]
-        obj = self._find(name, namespace if self.resource.namespaced else "")
-        return obj or Problem(f"{self.resource.kind} {name} does not exist in {namespace}")
+        ref = (check.get("spec") or {}).get("parameters") or {}
+        key = ObjectKey(namespace if self.resource.namespaced else "", ref.get("name", ""))
+        if accepted and key in self._gone:
+            return self._gone[key]
+        if problem is not None:
+            return problem
+        obj = self._find(key.name, key.namespace)
+        return obj or Problem(f"{self.resource.kind} {key.name} does not exist in {namespace}")
 
     def _find(self, name: str, namespace: str) -> Obj | None:
         assert self._informer is not None

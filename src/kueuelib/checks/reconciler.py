@@ -184,7 +184,7 @@ class CheckReconciler:
         entry = None if wl is None else moves.entry_of(wl, name)
         if wl is None or check is None or entry is None:
             return None
-        answer = self._parameters.find(check, key.namespace)
+        answer = self._parameters.find(check, key.namespace, accepted=states.is_admitted(wl))
         parameters = content(answer) if isinstance(answer, dict) else answer
         asked = self._asked.get((key, name))
         # Parameters may have changed while nobody followed them.

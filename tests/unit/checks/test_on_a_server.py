@@ -506,6 +506,30 @@ async def test_parameters_of_a_namespaced_kind_are_those_of_the_workload(checks:
         assert (await checks.entry("wl"))["message"] == "default has 3"
 
 
+async def test_what_was_admitted_is_watched_although_the_parameters_are_gone(
+    checks: Checks,
+) -> None:
+    falls_short = False
+
+    @check(NAME, parameters=SHARES, recheck=0.2)
+    async def shared(workload: Workload, parameters: Obj | None) -> Verdict:
+        assert parameters is not None
+        assert parameters["spec"] == {"points": 3}
+        return Retry("short", after=60) if falls_short else Ready()
+
+    await checks.client.create(kinds.CRDS, crd(SHARES))
+    async with checks.running(shared):
+        ref = {"apiGroup": "example.com", "kind": "Share", "name": "share"}
+        await checks.admission_check("check", NAME, parameters=ref)
+        await checks.queues("check")
+        await checks.until(lambda: checks.world.create(SHARES, "share", {"points": 3}, "default"))
+        await checks.world.workload("wl")
+        await checks.world.is_("wl", "Admitted")
+        await checks.client.delete(SHARES, ObjectKey("default", "share"))
+        falls_short = True
+        await checks.world.is_("wl", "Evicted")
+
+
 async def test_of_workloads_that_are_decided_one_by_one_each_sees_what_passed_before(
     checks: Checks,
 ) -> None:
