@@ -119,3 +119,9 @@ def test_the_plural_of_the_same_kind_is_nearer_than_a_similar_word() -> None:
     assert found is not None
     assert found.misnamed
     assert found.error.fix == "did you mean indices?"
+
+
+def test_a_group_with_little_in_common_is_not_offered() -> None:
+    wrong = unserved(ABSENT, {}, ("v1", "example.com/v1"), own=False)
+    assert wrong is not None
+    assert wrong.error.fix == "install what serves it"

@@ -58,7 +58,7 @@ def unserved(
         near = same or get_close_matches(resource.plural, served, 1)
         fix = f"did you mean {near[0]}?" if near else "install what serves it"
         return Unserved(ConfigError(resource.plural, problem, fix), misnamed=bool(same))
-    near = get_close_matches(resource.api_version, api_versions, 1)
+    near = get_close_matches(resource.api_version, api_versions, 1, cutoff=0.8)
     fix = "install what serves it" + (f"; or did you mean {near[0]}?" if near else "")
     return Unserved(ConfigError(resource.plural, problem, fix), absent=True)
 
