@@ -490,6 +490,7 @@ def queue_status(**status: Any) -> Callable[[Ward], Any]:
 
 COHORTS = f"{KUEUE}/cohorts"
 LOCAL = f"{KUEUE}/namespaces/default/localqueues"
+ACCOUNT = "/api/v1/namespaces/kueue-system/serviceaccounts/kueue-controller-manager"
 NOT_ACTIVE = {**ACTIVE, **SINCE, "status": "False"}
 OLD_VALUES: Obj = {"metadata": {"annotations": {RESTART_NEEDED: "webhook.port"}}}
 OWN_LEASE = f"{LEASES.format('kueue-system')}/{LEASE}"
@@ -501,6 +502,10 @@ CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
     "a kind is being deleted": (
         with_deleted_kind,
         {("crd-terminating", of_crd("provisioningrequestconfigs"))},
+    ),
+    "the manager has no account": (
+        lambda ward: ward.without(ACCOUNT),
+        {("account-missing", "ServiceAccount kueue-system/kueue-controller-manager")},
     ),
     "a kind is not served": (
         not_established,
@@ -671,7 +676,7 @@ def test_a_broken_cluster_has_exactly_that_finding(ward: Ward, before: Found, ca
 def test_every_check_is_seen_to_find_something(before: Found) -> None:
     seen = {name for _, expected in CASES.values() for name, _ in expected}
     # See `test_doctor_alive.py`, `test_doctor_clock.py`, `test_doctor_cures.py`.
-    others = {"check-pending", "quota-unowned", "clock-skew"}
+    others = {"check-pending", "quota-unowned", "clock-skew", "not-started"}
     others |= {"configuration-invalid", "kind-disabled", "webhook-service", "flavor-missing"}
     assert seen | {name for name, _ in before} | others == {one.name for one in all_checks()}
 

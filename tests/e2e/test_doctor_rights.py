@@ -90,7 +90,7 @@ def test_a_half_installed_cluster_is_told_part_by_part(tmp_path: Path) -> None:
     assert done.returncode == 4, done.stderr
     found = {one["check"] for one in json.loads(done.stdout)["findings"]}
     expected = {"crd-missing", "leader", "webhook-missing", "webhook-certificate"}
-    assert found == {*expected, "crd-conversion"}
+    assert found == {*expected, "crd-conversion", "account-missing"}
 
 
 @pytest.mark.parametrize(

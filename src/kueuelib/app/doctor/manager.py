@@ -37,7 +37,7 @@ from kueuelib.controllers.visibility.manifests import api_service_names
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 
 LEADER, UNREACHABLE, MISSING_KIND = "leader", "webhook-unreachable", "crd-missing"
-INVALID, DISABLED = "configuration-invalid", "kind-disabled"
+INVALID, DISABLED, ACCOUNT = "configuration-invalid", "kind-disabled", "account-missing"
 MISDIRECTED, TERMINATING = "webhook-service", "crd-terminating"
 CONVERSION = "crd-conversion"
 """Checks whose findings explain others."""

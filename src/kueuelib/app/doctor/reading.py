@@ -95,6 +95,7 @@ async def read(
     secret = configuration.internal_cert_management.webhook_secret_name
     for kind, *names in (
         (kinds.SECRETS, secret),
+        (kinds.SERVICE_ACCOUNTS, SERVICE_ACCOUNT),
         (kinds.CONFIG_MAPS, CONFIG_MAP, DASHBOARDS),
         (kinds.SERVICE_MONITORS, MONITOR),
     ):

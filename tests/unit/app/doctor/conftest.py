@@ -112,6 +112,7 @@ def _around(plan: Installation) -> list[Obj]:
             "kueue-system",
             data=to_data(certificates()),
         ),
+        thing("ServiceAccount", "kueue-controller-manager", "kueue-system"),
         thing("Service", "kueue-webhook-service", "kueue-system"),
         thing("Lease", "c1f6bfd2.kueue.x-k8s.io", "kueue-system", spec=lease),
         thing("Namespace", "ns"),

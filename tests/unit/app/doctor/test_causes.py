@@ -37,6 +37,7 @@ from .test_findings import (
     let_the_certificate_end_soon,
     lose_a_configuration,
     lose_a_controller,
+    lose_the_account,
     lose_the_lease,
     lose_the_secret,
     say_something_else,
@@ -170,6 +171,21 @@ def test_a_wrong_address_of_a_conversion_explains_that_nothing_is_reached(patien
     convert_elsewhere(patient)
     patient.calls = [Call("admission", "", by_manager=True), Call("conversion", "refused")]
     assert patient.causes() == {"webhook-unreachable": "crd-conversion"}
+
+
+def test_a_deleted_kind_beside_a_missing_one_needs_an_uninstallation(patient: Any) -> None:
+    delete_a_definition(patient)
+    patient.remove(CRD, "localqueues.kueue.x-k8s.io")
+    fix = dict(patient.found())["crd-terminating"].fix
+    assert fix.endswith("other kinds are gone: kueuelib uninstall --force && kueuelib install")
+    die(patient)
+    assert patient.causes() == {"crd-missing": "crd-terminating", "leader": "crd-terminating"}
+
+
+def test_no_manager_is_started_while_its_account_is_missing(patient: Any) -> None:
+    lose_the_account(patient)
+    die(patient)
+    assert patient.causes() == {"leader": "account-missing"}
 
 
 def test_no_manager_is_started_while_a_kind_is_being_deleted(patient: Any) -> None:

@@ -495,6 +495,17 @@ def suspend_for_nobody(patient: Any) -> None:
     patient.add("Job", "alone", "ns", metadata=labels, spec={"suspend": True})
 
 
+def lose_the_account(patient: Any) -> None:
+    patient.remove("ServiceAccount", "kueue-controller-manager")
+
+
+def refuse_the_start(patient: Any) -> None:
+    patient.add("Job", "held", "ns", spec={"suspend": True})
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "held", "uid": "uid-held"}
+    runs = patient.get("Workload", "runs")
+    runs["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+
+
 def name_no_class(patient: Any) -> None:
     suspend_for_nobody(patient)
     patient.get("Job", "alone")["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "urgent"
@@ -684,6 +695,9 @@ CASES = [
     (gate_for_a_bad_group, "pod-gated", ERROR, "Pod ns/one", "its group g has no Workload"),
     (gate_for_what_has_finished, "pod-gated", ERROR, "Pod ns/late", "pod-late has finished"),
     (suspend_for_nobody, "job-unqueued", ERROR, "Job ns/alone", "names the queue lq"),
+    (refuse_the_start, "not-started", ERROR, "Job ns/held", "Workload runs was admitted"),
+    (lose_the_account, "account-missing", ERROR,
+     "ServiceAccount kueue-system/kueue-controller-manager", "it does not exist"),
     (name_no_class, "job-unqueued", ERROR, "Job ns/alone", "urgent does not exist"),
     (ask_for_too_much, "never-fits", ERROR, "Workload ns/waits", "6 requested, at most 4"),
     (want_other_nodes, "never-fits", ERROR, "Workload ns/waits", "f: node affinity differs"),

@@ -50,20 +50,28 @@ def missing(snapshot: Snapshot) -> Iterator[Finding]:
     for crd in all_crds():
         if snapshot.find(KIND, crd["metadata"]["name"]) is None:
             problem = f"{crd['spec']['names']['kind']} is not defined in this cluster"
-            yield Finding(Severity.ERROR, _subject(crd), problem, install(snapshot))
+            fix = install(snapshot)
+            yield Finding(Severity.ERROR, _subject(crd), problem, fix, (TERMINATING,))
 
 
 @check(TERMINATING, KIND)
 def terminating(snapshot: Snapshot) -> Iterator[Finding]:
-    """Kinds that are being deleted, which cannot be cancelled."""
-    for crd, _ in _installed(snapshot):
+    """Kinds that are being deleted, which cannot be cancelled.
+
+    A manager lets the objects go, but it needs all kinds. If some are gone, `uninstall` helps.
+    """
+    installed = list(_installed(snapshot))
+    last = f"before a manager starts; then, once the CRD is gone: {install(snapshot)}"
+    if len(installed) < len(all_crds()):
+        last = f"then, as other kinds are gone: kueuelib uninstall --force && {install(snapshot)}"
+    for crd, _ in installed:
         problem, name = being_deleted(crd), crd["metadata"]["name"]
         if not problem:
             continue
         fix = f"kubectl get {name} -A -o yaml > {crd['spec']['names']['plural']}.yaml"
         if crd["spec"]["names"]["kind"] == WORKLOADS.kind:
             fix += f" && kubectl get pods -A -l {MANAGED_LABEL}=true -o yaml > pods.yaml"
-        fix += f"  # before a manager starts; then, once the CRD is gone: {install(snapshot)}"
+        fix += f"  # {last}"
         yield Finding(Severity.ERROR, _subject(crd), problem, fix)
 
 

@@ -20,6 +20,7 @@ from kueuelib.api.meta import Obj, annotations_of, parse_time
 from kueuelib.app.deployment import NAME, left_behind
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import (
+    ACCOUNT,
     INVALID,
     LEADER,
     MISSING_KIND,
@@ -54,7 +55,7 @@ def leader(snapshot: Snapshot) -> Iterator[Finding]:
         return
     key = snapshot.configuration.lease
     subject = Subject(LEASES.kind, key.name, key.namespace)
-    fix, follows = start(snapshot), (MISSING_KIND, INVALID, TERMINATING)
+    fix, follows = start(snapshot), (MISSING_KIND, INVALID, TERMINATING, ACCOUNT)
     lease = snapshot.find(LEASES.kind, key.name, key.namespace)
     if lease is None and any(call.by_manager for call in snapshot.calls):
         problem = "it does not exist, but a manager answers: it runs without leader election"

@@ -1,13 +1,23 @@
-"""Permissions: whether the manager may do everything that it has to."""
+"""The manager's account: whether it exists, and may do everything that it has to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kueuelib.api.kinds import SERVICE_ACCOUNTS
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
-from kueuelib.app.doctor.manager import MISSING_KIND, install
+from kueuelib.app.doctor.manager import ACCOUNT, MISSING_KIND, install
 from kueuelib.app.doctor.snapshot import PERMISSIONS, Snapshot
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
+
+
+@check(ACCOUNT, SERVICE_ACCOUNTS.kind)
+def account(snapshot: Snapshot) -> Iterator[Finding]:
+    """The ServiceAccount of the manager, if it does not exist."""
+    if snapshot.find(SERVICE_ACCOUNTS.kind, SERVICE_ACCOUNT, snapshot.namespace) is None:
+        subject = Subject(SERVICE_ACCOUNTS.kind, SERVICE_ACCOUNT, snapshot.namespace)
+        problem = "it does not exist, so a manager that uses it cannot reach the API server"
+        yield Finding(Severity.ERROR, subject, problem, install(snapshot), (MISSING_KIND,))
 
 
 @check("permissions", PERMISSIONS)

@@ -1,4 +1,4 @@
-"""Pods and Jobs that are held back although no Workload will start them."""
+"""Pods and Jobs that are held back although nothing will start them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from difflib import get_close_matches
 from kueuelib.api.ages import duration
 from kueuelib.api.kinds import CRDS, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from kueuelib.api.meta import Obj, controller_of, find_condition, labels_of
-from kueuelib.api.names import PREBUILT_LABEL, PRIORITY_CLASS_LABEL, QUEUE_LABEL
+from kueuelib.api.names import ADMITTED, PREBUILT_LABEL, PRIORITY_CLASS_LABEL, QUEUE_LABEL
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
 from kueuelib.app.doctor.manager import DISABLED, no_manager
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.explaining.subject import group_problem
 from kueuelib.jobs.contract.identifiers import identifier, where_named
 from kueuelib.jobs.pods.reading import Stage, group_of, queue_of, stage_of
-from kueuelib.workload.states import is_finished
+from kueuelib.workload.states import condition, is_admitted, is_evicted, is_finished
 
 PATIENCE = 60.0
 """Seconds after which a Workload should exist."""
 GROUP_PATIENCE = 300.0
 """Seconds that pods of a group may wait for its other pods."""
+_UNSUSPEND = """--type=merge -p '{"spec":{"suspend":false}}'"""
+_UNGATE = """--type=merge -p '{"spec":{"schedulingGates":null}}'"""
 _UNMADE = "no Workload represents it: is a manager running with the integration pod?"
 
 
@@ -99,6 +101,33 @@ def unqueued(snapshot: Snapshot) -> Iterator[Finding]:
         fix = f"kueuelib explain job/{job['metadata']['name']} -n {job['metadata']['namespace']}"
         follows = (*no_manager(snapshot), DISABLED)
         yield Finding(Severity.ERROR, subject_of("Job", job), problem, fix, follows)
+
+
+@check("not-started", "Job", "Pod", "Workload", momentary=True)
+def not_started(snapshot: Snapshot) -> Iterator[Finding]:
+    """Jobs and Pods that stay held back although their Workload was admitted a while ago."""
+    held = [
+        *(("Job", job, _UNSUSPEND) for job in snapshot.all("Job") if job["spec"].get("suspend")),
+        *(("Pod", pod, _UNGATE) for pod in snapshot.all("Pod") if stage_of(pod) is Stage.GATED),
+    ]
+    for kind, obj, try_it in held:
+        workload, meta = snapshot.workload_of(obj), obj["metadata"]
+        if workload is None or meta.get("deletionTimestamp") or not _may_run(workload):
+            continue
+        age = snapshot.age(condition(workload, ADMITTED).get("lastTransitionTime"))
+        if age < PATIENCE:
+            continue
+        problem = (
+            f"its Workload {workload['metadata']['name']} was admitted {duration(age)} ago, and it "
+            "is not started"
+        )
+        fix = f"kubectl patch {kind.lower()} {meta['name']} -n {meta['namespace']} {try_it}"
+        fix += " --dry-run=server  # shows what refuses the start, for example a webhook"
+        yield Finding(Severity.ERROR, subject_of(kind, obj), problem, fix, no_manager(snapshot))
+
+
+def _may_run(workload: Obj) -> bool:
+    return is_admitted(workload) and not (is_evicted(workload) or is_finished(workload))
 
 
 def _absent(snapshot: Snapshot, job: Obj) -> tuple[str, str]:
