@@ -61,6 +61,15 @@ async def test_what_a_stateful_set_mounts_exists(api, body, fields):
     assert made.status == (422 if fields else 201)
 
 
+async def test_a_claim_template_needs_a_name(api):
+    body = stateful_set(mounts=())
+    del body["spec"]["volumeClaimTemplates"][0]["metadata"]
+    made = await api.post(SETS, body)
+    told = {each["field"] for each in made.body["details"]["causes"]}
+    volume = "spec.template.spec.volumes[0]"
+    assert told == {f"{volume}.name", f"{volume}.persistentVolumeClaim.claimName"}
+
+
 async def test_claim_templates_do_not_change(api):
     assert (await api.post(SETS, stateful_set())).status == 201
     claim = {"metadata": {"name": "more"}, "spec": CLAIM}

@@ -110,7 +110,8 @@ def _as_made(kind: str, spec: Mapping[str, Any]) -> Mapping[str, Any]:
     if kind != "StatefulSet":
         return template
     pod = {**section(template, "spec"), "subdomain": "", "hostname": ""}
-    claims = [each["metadata"].get("name") for each in listed(spec, "volumeClaimTemplates")]
+    templates = listed(spec, "volumeClaimTemplates")
+    claims = [section(each, "metadata").get("name") or "" for each in templates]
     if claims:
         pod["volumes"] = with_claims(pod, {name: name for name in claims})
     return {**template, "spec": pod}

@@ -159,7 +159,7 @@ def new_pod(stateful_set: Mapping[str, Any], ordinal: int) -> Obj:
     labels = {_NAME: name, INDEX: str(ordinal), REVISION: revision_of(stateful_set)}
     pod["metadata"] |= {"name": name, "labels": {**labels_of(pod), **labels}}
     pod["spec"] |= {"hostname": name, "subdomain": stateful_set["spec"].get("serviceName") or ""}
-    templates = [each["metadata"]["name"] for each in _claims(stateful_set)]
+    templates = list(map(_name_of, _claims(stateful_set)))
     if templates:
         claims = {each: f"{each}-{name}" for each in templates}
         pod["spec"]["volumes"] = with_claims(pod["spec"], claims)
@@ -171,10 +171,10 @@ def new_claims(stateful_set: Mapping[str, Any], ordinal: int) -> Iterator[Obj]:
     meta, spec = stateful_set["metadata"], stateful_set["spec"]
     for template in _claims(stateful_set):
         claim: Obj = copy_json({"spec": template["spec"]})
-        given = template["metadata"]
+        given = section(template, "metadata")
         labels = {**labels_of(template), **section(spec, "selector", "matchLabels")}
         claim["metadata"] = {
-            "name": f"{given['name']}-{meta['name']}-{ordinal}",
+            "name": f"{_name_of(template)}-{meta['name']}-{ordinal}",
             "namespace": meta["namespace"],
             "labels": labels,
         }
@@ -191,12 +191,16 @@ def given_up(stateful_set: Mapping[str, Any], pod: Obj) -> Iterator[tuple[Object
     ordinal = ordinal_of(pod, stateful_set["metadata"]["name"])
     if _policy(stateful_set, "whenScaled") == "Delete" and ordinal not in _ordinals(stateful_set):
         for template in _claims(stateful_set):
-            key = ObjectKey(meta["namespace"], f"{template['metadata']['name']}-{meta['name']}")
+            key = ObjectKey(meta["namespace"], f"{_name_of(template)}-{meta['name']}")
             yield key, {"metadata": {"ownerReferences": [_owned_by(pod, PODS)]}}
 
 
 def _claims(stateful_set: Mapping[str, Any]) -> Sequence[Obj]:
     return listed(stateful_set["spec"], "volumeClaimTemplates")
+
+
+def _name_of(template: Mapping[str, Any]) -> str:
+    return str(section(template, "metadata").get("name") or "")
 
 
 def _policy(stateful_set: Mapping[str, Any], when: str) -> str:

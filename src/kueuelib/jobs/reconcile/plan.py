@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kueuelib.api.kinds import PODS, WORKLOADS
+from kueuelib.api.kueue import CHECK_RETRY
 from kueuelib.api.meta import Obj
 from kueuelib.api.names import PARENT_WORKLOAD, REASON_OUT_OF_SYNC
 from kueuelib.errors import InvalidJob, InvalidObject
@@ -128,15 +129,25 @@ def _plan_invalid(situation: Situation, job: GenericJob, error: InvalidJob) -> C
 
 
 def _without_workload(situation: Situation, job: GenericJob) -> Commands:
-    """Frees the quota of a stopped job whose pods are unknown."""
+    """Frees the quota of a stopped job whose pods are unknown.
+
+    A Workload that gets no quota, because it is inactive or a check holds it, stays: it is what the
+    job has to wait for when it is corrected.
+    """
     why, prebuilt = "the pods of the job are unknown", situation.prebuilt
     if job.prebuilt_workload is None:
-        return delete_all(job, situation.workloads, why)
+        free = [each for each in situation.workloads if not _is_held(each)]
+        return delete_all(job, free, why)
     if prebuilt is None or not is_controlled_by(prebuilt, job) or states.is_finished(prebuilt):
         return ()
     if states.is_deleted(prebuilt):
         return release(prebuilt)
     return (reports.finish(prebuilt, REASON_OUT_OF_SYNC, why, situation.now),)
+
+
+def _is_held(workload: Obj) -> bool:
+    held = not states.is_active(workload) or states.checks_in(workload, CHECK_RETRY)
+    return bool(held) and not states.has_quota(workload)
 
 
 def _plan_child(situation: Situation, job: GenericJob, ancestor: Ancestor) -> Commands:

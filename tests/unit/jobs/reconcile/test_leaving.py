@@ -381,3 +381,17 @@ def test_members_of_a_job_that_is_ending_are_not_stopped():
     assert plan(situation(running, victim, kind=Many))
     ending = {**running, "status": {"phase": "Ending", **RUNNING}}
     assert plan(situation(ending, victim, kind=Many)) == ()
+
+
+@pytest.mark.parametrize(
+    ("status", "active", "stays"),
+    [({}, True, False), ({}, False, True), ({"state": "Retry"}, True, True)],
+)
+def test_a_job_that_is_invalid_for_a_while_keeps_what_its_checks_have_said(status, active, stays):
+    workload = made()
+    workload["spec"]["active"] = active
+    if status:
+        entry = {"name": "check", "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z"}
+        workload["status"] = {"admissionChecks": [{**entry, **status}]}
+    assert bool(deleted(plan(situation(job(workers=-1), workload)))) is not stays
+    assert not deleted(plan(situation(job(), workload)))
