@@ -115,7 +115,7 @@ def not_started(snapshot: Snapshot) -> Iterator[Finding]:
         if workload is None or meta.get("deletionTimestamp") or not _may_run(workload):
             continue
         age = snapshot.age(condition(workload, ADMITTED).get("lastTransitionTime"))
-        if age < PATIENCE:
+        if min(age, _waited(snapshot, obj)) < PATIENCE:  # a replacement is younger
             continue
         problem = (
             f"its Workload {workload['metadata']['name']} was admitted {duration(age)} ago, and it "
