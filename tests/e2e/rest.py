@@ -60,6 +60,11 @@ class Rest:
 
     def _call(self, method: str, path: str, **kwargs: Any) -> Any:
         answer = self._http.request(method, path, **kwargs)
+        for _ in range(20):  # a kind that was just defined again answers 429 for a moment
+            if method != "GET" or answer.status_code != 429:
+                break
+            time.sleep(0.5)
+            answer = self._http.request(method, path, **kwargs)
         self.warnings = answer.headers.get_list("warning")
         if answer.is_error:
             text = f"{method} {path}: {answer.status_code} {answer.text}"

@@ -44,8 +44,8 @@ async def _dump(kubeconfig: Path | None, server_timeout: float) -> None:
             if failure is not None:
                 lost[f"{resource.plural}.{resource.group}"] = failure
     if lost:
-        why = next(iter(lost.values()))
-        raise KueuelibError(f"not all {', '.join(lost)} could be read: {why}; {ASK_DOCTOR}")
+        names, why = ", ".join(sorted(lost)), lost[min(lost)]
+        raise KueuelibError(f"not all {names} could be read: {why}; {ASK_DOCTOR}")
 
 
 async def _dump_kind(client: Client, resource: Resource) -> ApiError | None:
