@@ -696,7 +696,7 @@ CASES = [
     (gate_for_what_has_finished, "pod-gated", ERROR, "Pod ns/late", "pod-late has finished"),
     (suspend_for_nobody, "job-unqueued", ERROR, "Job ns/alone", "names the queue lq"),
     (refuse_the_start, "not-started", ERROR, "Job ns/held", "Workload runs was admitted"),
-    (lose_the_account, "account-missing", ERROR,
+    (lose_the_account, "account-missing", HINT,
      "ServiceAccount kueue-system/kueue-controller-manager", "it does not exist"),
     (name_no_class, "job-unqueued", ERROR, "Job ns/alone", "urgent does not exist"),
     (ask_for_too_much, "never-fits", ERROR, "Workload ns/waits", "6 requested, at most 4"),

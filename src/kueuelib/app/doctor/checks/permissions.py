@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kueuelib.api.kinds import SERVICE_ACCOUNTS
+from kueuelib.api.kinds import LEASES, SERVICE_ACCOUNTS
+from kueuelib.app.doctor.checks.managers import leads
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import ACCOUNT, MISSING_KIND, install
 from kueuelib.app.doctor.snapshot import PERMISSIONS, Snapshot
@@ -17,7 +18,9 @@ def account(snapshot: Snapshot) -> Iterator[Finding]:
     if snapshot.find(SERVICE_ACCOUNTS.kind, SERVICE_ACCOUNT, snapshot.namespace) is None:
         subject = Subject(SERVICE_ACCOUNTS.kind, SERVICE_ACCOUNT, snapshot.namespace)
         problem = "it does not exist, so a manager that uses it cannot reach the API server"
-        yield Finding(Severity.ERROR, subject, problem, install(snapshot), (MISSING_KIND,))
+        runs = snapshot.why_unseen(LEASES.kind) or leads(snapshot)
+        severity = Severity.HINT if runs else Severity.ERROR
+        yield Finding(severity, subject, problem, install(snapshot), (MISSING_KIND,))
 
 
 @check("permissions", PERMISSIONS)
