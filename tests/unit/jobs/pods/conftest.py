@@ -149,3 +149,18 @@ class Pods:
 @pytest.fixture
 def pods() -> Pods:
     return Pods()
+
+
+@pytest.fixture
+def pair(pods: Pods) -> list[dict[str, Any]]:
+    return [pods.waiting(name, group="group", total=2) for name in ("a", "b")]
+
+
+@pytest.fixture
+def running(pods: Pods) -> list[dict[str, Any]]:
+    return [pods.running(name, group="group", total=2) for name in ("a", "b")]
+
+
+@pytest.fixture
+def admitted(pods: Pods, pair: list[dict[str, Any]]) -> dict[str, Any]:
+    return pods.admitted(pods.composed(*pair))

@@ -60,21 +60,6 @@ def events(commands):
     return [(each.obj["metadata"]["name"], each.reason) for each in of(Emit, commands)]
 
 
-@pytest.fixture
-def pair(pods):
-    return [pods.waiting(name, group="group", total=2) for name in ("a", "b")]
-
-
-@pytest.fixture
-def running(pods):
-    return [pods.running(name, group="group", total=2) for name in ("a", "b")]
-
-
-@pytest.fixture
-def admitted(pods, pair):
-    return pods.admitted(pods.composed(*pair))
-
-
 # ---- the Workload
 
 

@@ -2,25 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kueuelib.jobs.contract.commands import Delete
 from kueuelib.jobs.pods.pod_plan import plan_without_pods
-
-
-@pytest.fixture
-def pair(pods):
-    return [pods.waiting(name, group="group", total=2) for name in ("a", "b")]
-
-
-@pytest.fixture
-def running(pods):
-    return [pods.running(name, group="group", total=2) for name in ("a", "b")]
-
-
-@pytest.fixture
-def admitted(pods, pair):
-    return pods.admitted(pods.composed(*pair))
 
 
 def test_a_preempted_group_whose_pods_had_no_node_waits_for_others(pods, running, admitted):

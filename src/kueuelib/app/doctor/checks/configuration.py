@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kueuelib.api.batch import COMPLETE, FAILED
 from kueuelib.api.kinds import CONFIG_MAPS, JOBS
-from kueuelib.api.meta import Obj, controller_of, find_condition
+from kueuelib.api.meta import Obj, controller_of, is_true
 from kueuelib.api.names import QUEUE_LABEL
 from kueuelib.api.phrases import counted
 from kueuelib.app.deployment import CONFIG_FILE, CONFIG_MAP
@@ -55,6 +55,5 @@ def disabled(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _is_meant(job: Obj) -> bool:
     """Whether a Job names a queue, has no controller and has not finished."""
-    said = (job.get("status") or {}).get("conditions")
-    over = any(find_condition(said, one).get("status") == "True" for one in (COMPLETE, FAILED))
+    over = is_true(job, COMPLETE) or is_true(job, FAILED)
     return bool(queue_of(job)) and controller_of(job) is None and not over
