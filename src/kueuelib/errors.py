@@ -372,7 +372,7 @@ class UnknownObject(KueuelibError, KeyError):
 
 
 class InvalidJob(KueuelibError, ValueError):
-    """A job's object says no pods that could be queued (spec/jobs 1.9).
+    """A job's object says no pods that could be queued.
 
     Attributes:
         path: the field at fault.
@@ -386,7 +386,7 @@ class InvalidJob(KueuelibError, ValueError):
 
 
 class PodSetError(TerminalError):
-    """What admission adds to a pod template contradicts it (spec/jobs 2.5)."""
+    """What admission adds to a pod template contradicts it."""
 
 
 class InvalidPodSetInfo(PodSetError):

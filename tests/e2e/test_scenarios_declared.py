@@ -1,4 +1,4 @@
-"""The acceptance scenarios of declared groups (spec/jobs 7.5); see `scenarios.yaml`."""
+"""The acceptance scenarios of declared groups; see `scenarios.yaml`."""
 
 from __future__ import annotations
 

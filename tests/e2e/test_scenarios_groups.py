@@ -1,4 +1,4 @@
-"""The acceptance scenarios of pod groups (spec/jobs 7.4); see `scenarios.yaml`."""
+"""The acceptance scenarios of pod groups; see `scenarios.yaml`."""
 
 from __future__ import annotations
 

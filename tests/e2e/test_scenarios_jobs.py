@@ -1,4 +1,4 @@
-"""The acceptance scenarios of batch Jobs (spec/jobs 7.1); `scenarios.yaml` says which is which."""
+"""The acceptance scenarios of batch Jobs; `scenarios.yaml` says which is which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The acceptance scenarios of plain pods (spec/jobs 7.2, 7.3); see `scenarios.yaml`."""
+"""The acceptance scenarios of plain pods; see `scenarios.yaml`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A naive first cycle: heads, flavors, order, decisions (spec/cohorts-and-fair-sharing 1 to 3).
+"""A naive first cycle: heads, flavors, order, decisions.
 
 Flavors have neither taints nor labels here, and nothing was tried before.
 """

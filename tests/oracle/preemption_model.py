@@ -1,4 +1,4 @@
-"""Naive preemption in a tree, from spec/cohorts-and-fair-sharing 2 and 3.3 only."""
+"""Naive preemption in a tree (KEP-83, KEP-1714)."""
 
 from __future__ import annotations
 

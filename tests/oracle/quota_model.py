@@ -1,4 +1,4 @@
-"""A naive model of quota in a tree, written from spec/cohorts-and-fair-sharing 1 and 3.1 only.
+"""A naive model of quota in a tree (KEP-79, KEP-1714).
 
 It shares no code with the scheduler. A world is a scenario in the form of
 `kueuelib.testing.scenarios`; every number is computed by walking the tree, nothing is remembered

@@ -22,7 +22,7 @@ OTHERWISE = {
     # Some pods of the Workload are reclaimable. Recorded: the search for a count that fits starts
     # from all of its pods, and it waits. Here it starts from those that still need quota, because
     # of KEP-78, API, `reclaimablePods`: pods "for which the resource reservation is no longer
-    # needed" (spec/scheduling 1.8). What fits without them is admitted.
+    # needed". What fits without them is admitted.
     "R00618": "reclaimable pods need no quota, also in the search for a reduced count",
 }
 """Random scenarios in which we decide otherwise on purpose, each with the reason."""

@@ -1,4 +1,4 @@
-"""Which nodes a pod's selector and required affinity allow (spec/scheduling 5.5)."""
+"""Which nodes a pod's selector and required affinity allow."""
 
 from __future__ import annotations
 

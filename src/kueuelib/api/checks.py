@@ -1,4 +1,4 @@
-"""AdmissionChecks, priority classes and provisioning parameters (spec/api 1.5 to 1.7).
+"""AdmissionChecks, priority classes and provisioning parameters.
 
 The `wire` of a field holds what the schema of the CRD says about it.
 """

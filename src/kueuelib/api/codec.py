@@ -1,4 +1,4 @@
-"""Converts raw JSON objects to typed values and back (spec/api 7.3, design section 2).
+"""Converts raw JSON objects to typed values and back.
 
 One internal model, spelled like `v1beta2`; objects of `v1beta1` are converted on the way in and,
 when asked for, on the way out. Fields that a class does not know are kept in `extra`, at every

@@ -1,4 +1,4 @@
-"""Cohorts as typed values (KEP-79, spec/cohorts-and-fair-sharing 4)."""
+"""Cohorts as typed values (KEP-79)."""
 
 from __future__ import annotations
 

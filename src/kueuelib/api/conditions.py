@@ -1,4 +1,4 @@
-"""Pure helpers on tuples of conditions (spec/api 2.6)."""
+"""Pure helpers on tuples of conditions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converts raw objects of `v1beta1` into `v1beta2` and back, without loss (spec/api 7.3).
+"""Converts raw objects of `v1beta1` into `v1beta2` and back, without loss.
 
 Only the levels that change are copied; everything else is shared with the given object, so that a
 conversion costs little and the given object is never changed. Incomplete objects may be converted

@@ -1,4 +1,4 @@
-"""Makes the CustomResourceDefinitions of the queueing kinds from their classes (spec/api 1.0, 7.1).
+"""Makes the CustomResourceDefinitions of the queueing kinds from their classes.
 
 Both versions are served, `v1beta2` is stored. Kinds that look the same in both versions need no
 conversion; the others name a conversion webhook, whose client configuration `install` replaces.
@@ -150,7 +150,7 @@ def _column(column: Column, version: str) -> Column:
     return column
 
 
-# ---- what differs in v1beta1 (spec/api 7.3)
+# ---- what differs in v1beta1
 
 
 def _renamed(properties: Mapping[str, Any], names: Mapping[str, str]) -> Obj:

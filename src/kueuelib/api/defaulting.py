@@ -1,4 +1,4 @@
-"""What the mutating webhooks fill in when a queueing object is created (spec/api 3).
+"""What the mutating webhooks fill in when a queueing object is created.
 
 The functions take and return raw objects of either version; the given object is not changed. A
 value of the wrong type is left alone: the schema refuses it afterwards.
@@ -19,7 +19,7 @@ _BORROWING: Final = {"policy": NEVER}
 
 
 def default_cluster_queue(obj: Obj) -> Obj:
-    """The ClusterQueue with finalizer, preemption and fungibility policies (spec/api 3.1)."""
+    """The ClusterQueue with finalizer, preemption and fungibility policies."""
     obj = _with_finalizer(obj)
     spec = _child(obj, "spec")
     preemption = _child(spec, "preemption")
@@ -33,12 +33,12 @@ def default_cluster_queue(obj: Obj) -> Obj:
 
 
 def default_resource_flavor(obj: Obj) -> Obj:
-    """The ResourceFlavor with its finalizer (spec/api 3.3)."""
+    """The ResourceFlavor with its finalizer."""
     return _with_finalizer(obj)
 
 
 def default_workload(obj: Obj) -> Obj:
-    """The Workload with a name for a single pod set without one (spec/api 3.4)."""
+    """The Workload with a name for a single pod set without one."""
     spec = obj.get("spec")
     pod_sets = spec.get("podSets") if isinstance(spec, dict) else None
     if not isinstance(spec, dict) or not isinstance(pod_sets, list) or len(pod_sets) != 1:

@@ -1,4 +1,4 @@
-"""Labels, annotations, finalizers, condition types, reasons; the syntax of names (spec/api 2)."""
+"""Labels, annotations, finalizers, condition types, reasons; the syntax of names."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ _HASH_DIGITS: Final = 5
 def workload_name(
     kind: str, group: str, owner_name: str, owner_uid: str, limit: int = _NAME_LIMIT
 ) -> str:
-    """The name of the Workload of an owner (spec/api 2.4, with the UID as today's Kueue).
+    """The name of the Workload of an owner (with the UID as today's Kueue).
 
     Args:
         kind: the owner's kind, for example `Job`.

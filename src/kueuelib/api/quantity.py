@@ -1,4 +1,4 @@
-"""Exact Kubernetes quantities: `1`, `100m`, `1.5Gi`, `1e3` (spec/scheduling 1.1).
+"""Exact Kubernetes quantities: `1`, `100m`, `1.5Gi`, `1e3`.
 
 A quantity is a whole number of nano units, which is the finest step Kubernetes knows, and the
 family of suffixes it was written in. There is no float anywhere.
@@ -213,5 +213,5 @@ def quantity_of(resource_name: str, amount: int) -> Quantity:
 
 
 def format_amount(resource_name: str, amount: int) -> str:
-    """The canonical text of a scheduling amount (spec/scheduling 1.1)."""
+    """The canonical text of a scheduling amount."""
     return str(quantity_of(resource_name, amount))

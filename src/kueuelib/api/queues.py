@@ -1,4 +1,4 @@
-"""ClusterQueues, LocalQueues and ResourceFlavors as typed values (spec/api 1.1 to 1.3).
+"""ClusterQueues, LocalQueues and ResourceFlavors as typed values.
 
 The `wire` of a field holds what the schema of the CRD says about it.
 """

@@ -1,4 +1,4 @@
-"""Which taints a pod tolerates (spec/scheduling 5.5)."""
+"""Which taints a pod tolerates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workloads as typed values (spec/api 1.4).
+"""Workloads as typed values.
 
 The `wire` of a field holds what the schema of the CRD says about it.
 """

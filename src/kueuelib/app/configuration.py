@@ -1,9 +1,9 @@
 """The manager's configuration: `config.kueue.x-k8s.io`, kind `Configuration`.
 
 `v1beta1` and `v1beta2` are read; the classes are spelled like `v1beta1`. Field names, defaults and
-meanings are those of spec/api section 4. Reading is strict: an unknown key or a value of the wrong
-type is a `ConfigError` that names the file, the key and the fix, because a typo that is silently
-ignored is found only in production. One error names all that is refused.
+meanings are Kueue's (`docs/configuration.md`). Reading is strict: an unknown key or a value of the
+wrong type is a `ConfigError` that names the file, the key and the fix, because a typo that is
+silently ignored is found only in production. One error names all that is refused.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ class MultiKueue:
 
 @attrs.frozen
 class Configuration:
-    """The whole file; every field has the default of spec/api section 4."""
+    """The whole file; every field has Kueue's default."""
 
     namespace: str = ""
     webhook: Webhook = Webhook()

@@ -1,4 +1,4 @@
-"""The rules of a configuration that concern several keys, or what is installed (spec/api 4).
+"""The rules of a configuration that concern several keys, or what is installed.
 
 What one key has to meet is next to the key, in `configuration.py` or the module of its block.
 """

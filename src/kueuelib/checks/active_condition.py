@@ -1,4 +1,4 @@
-"""The Active condition of AdmissionChecks, which their own controller writes (spec/api 2.8)."""
+"""The Active condition of AdmissionChecks, which their own controller writes (KEP-993)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 r"""Decides when a check is called, and how its answer changes the entry of a Workload. Pure.
 
-spec/jobs 6.1. A check is asked about workloads that hold quota:
+A check (KEP-993) is asked about workloads that hold quota:
 
 ```
             asked                 asked again: recheck, new parameters

@@ -1,4 +1,4 @@
-"""Calls a check about the workloads that list it, and writes its answers (spec/jobs 6.1)."""
+"""Calls a check about the workloads that list it, and writes its answers (KEP-993)."""
 
 from __future__ import annotations
 

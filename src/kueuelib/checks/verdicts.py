@@ -1,4 +1,4 @@
-"""The answers of a check about a workload (KEP-993, spec/jobs 6.1).
+"""The answers of a check about a workload (KEP-993).
 
 Answers come from users' code, so every field is verified when an answer is made.
 """

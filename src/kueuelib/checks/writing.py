@@ -1,4 +1,4 @@
-"""Writes answers of a check into its entry of a Workload, by server-side apply (spec/jobs 6.1)."""
+"""Writes answers of a check into its entry of a Workload, by server-side apply (KEP-993)."""
 
 from __future__ import annotations
 

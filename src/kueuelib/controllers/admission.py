@@ -1,4 +1,4 @@
-"""The admission loop: runs cycles while there is something to decide (spec/scheduling 4.1, 4.7).
+"""The admission loop: runs cycles while there is something to decide.
 
 It sleeps until the feed reports a change, or until the engine's next deadline; it never polls.
 Cycles without an admission are followed by a growing pause, so that a head which returns at once

@@ -1,5 +1,6 @@
-"""Carries out the plans of the scheduler: one patch per admission (spec/scheduling 4.4, 4.6), and
-one per victim of a preemption (`kueuelib.controllers.evictions`).
+"""Carries out the plans of the scheduler: one patch per admission.
+
+The patches of victims are in `kueuelib.controllers.evictions`.
 
 `kueuelib.workload.orders` decides what is written, and what to report to the engine about other
 orders; two orders of one workload never run at once. Waiting, retries and their growing pauses are

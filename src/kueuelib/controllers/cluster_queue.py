@@ -1,4 +1,4 @@
-"""The ClusterQueue reconciler: finalizer and status (spec/jobs 5.4)."""
+"""The ClusterQueue reconciler: finalizer and status."""
 
 from __future__ import annotations
 

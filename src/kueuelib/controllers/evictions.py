@@ -1,4 +1,4 @@
-"""Evicts the victims of a preemption: one patch per victim (spec/scheduling 6.5, 6.7).
+"""Evicts the victims of a preemption: one patch per victim (KEP-83).
 
 In the engine, a victim counts as leaving from the moment of the decision. This stays so while the
 server does not answer, or answers with an error that a retry may cure. If the victim cannot be

@@ -1,4 +1,4 @@
-"""Keeps ResourceFlavors and AdmissionChecks while a ClusterQueue uses them (spec/jobs 5.6)."""
+"""Keeps ResourceFlavors and AdmissionChecks while a ClusterQueue uses them."""
 
 from __future__ import annotations
 

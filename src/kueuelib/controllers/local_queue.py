@@ -1,4 +1,4 @@
-"""The LocalQueue reconciler: status and metrics (spec/jobs 5.5, KEP-1833, KEP-4136)."""
+"""The LocalQueue reconciler: status and metrics (KEP-1833, KEP-4136)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the manager needs in a cluster besides CRDs and webhooks, as raw objects (spec/api 6.1).
+"""What the manager needs in a cluster besides CRDs and webhooks, as raw objects.
 
 The names are those of upstream, so that a cluster that ran the Go manager keeps its bindings.
 Secrets are granted in the manager's own namespace only.

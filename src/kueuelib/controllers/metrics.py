@@ -1,4 +1,4 @@
-"""The `kueue_` metrics of the scheduler, under upstream's names (spec/api 5 and 7.5).
+"""The `kueue_` metrics of the scheduler, under upstream's names.
 
 Waiting times have exponential buckets up to three days, because the client's defaults end at ten
 seconds.

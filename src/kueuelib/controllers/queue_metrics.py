@@ -1,4 +1,4 @@
-"""Gauges of ClusterQueues and cohorts, under upstream's names (spec/api 5 and 7.5)."""
+"""Gauges of ClusterQueues and cohorts, under upstream's names."""
 
 from __future__ import annotations
 

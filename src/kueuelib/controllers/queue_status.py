@@ -1,5 +1,4 @@
-"""The status of ClusterQueues, Cohorts and LocalQueues as raw objects (spec/jobs 5.4 and 5.5,
-spec/api 2.8).
+"""The status of ClusterQueues, Cohorts and LocalQueues as raw objects.
 
 Pure: takes numbers and activity from the engine, and returns the raw status. Fields and conditions
     of other writers are kept.

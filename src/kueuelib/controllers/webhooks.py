@@ -1,4 +1,4 @@
-"""The admission and conversion webhooks of the queueing objects (spec/api 3 and 6.2).
+"""The admission and conversion webhooks of the queueing objects.
 
 `serve` answers them, `queueing_entries` and `webhook_configurations` make the API server call them.
 Names and paths are upstream's; every rule lists both versions, so objects arrive in the version

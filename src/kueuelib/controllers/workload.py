@@ -1,6 +1,4 @@
-"""The workload reconciler: executes the decisions of `kueuelib.workload.next_step` (spec/jobs
-5.1).
-"""
+"""The workload reconciler: executes the decisions of `kueuelib.workload.next_step`."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A custom resource with several versions is converted by its webhook (`spec.conversion`), many
 objects per call; with the strategy `None` only the version is replaced. Afterwards the schema of
-the new version prunes and defaults (spec/api 7.3). The form of a state at another version is cached
+the new version prunes and defaults. The form of a state at another version is cached
 next to it.
 
 A Kubernetes API server keeps a watch cache for each version of a kind, with objects that were

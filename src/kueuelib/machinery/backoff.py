@@ -1,4 +1,4 @@
-"""Growing pauses between attempts, with jitter (spec/framework 2.1)."""
+"""Growing pauses between attempts, with jitter."""
 
 from __future__ import annotations
 

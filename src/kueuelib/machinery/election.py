@@ -1,4 +1,4 @@
-"""The rules of leader election on a Lease (spec/framework 3)."""
+"""The rules of leader election on a Lease."""
 
 from __future__ import annotations
 

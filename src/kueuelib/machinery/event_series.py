@@ -1,4 +1,4 @@
-"""Which events are written, counted or dropped (spec/framework 6, the core/v1 correlator)."""
+"""Which events are written, counted or dropped (the core/v1 correlator)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The work queue of a controller as a pure state machine (spec/framework 1.4 and 1.6)."""
+"""The work queue of a controller as a pure state machine."""
 
 from __future__ import annotations
 

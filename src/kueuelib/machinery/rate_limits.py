@@ -1,4 +1,4 @@
-"""Rate limiters of a work queue: how long a failed key waits (spec/framework 1.3)."""
+"""Rate limiters of a work queue: how long a failed key waits."""
 
 from __future__ import annotations
 

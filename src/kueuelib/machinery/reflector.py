@@ -1,4 +1,4 @@
-"""List and watch as a pure state machine (spec/framework 2.1, 2.2 and 2.8)."""
+"""List and watch as a pure state machine."""
 
 from __future__ import annotations
 

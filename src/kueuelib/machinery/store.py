@@ -1,4 +1,4 @@
-"""An in-memory store of objects by key, with many-valued indexes (spec/framework 2.3 to 2.5)."""
+"""An in-memory store of objects by key, with many-valued indexes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs of the Kubernetes API on raw JSON objects (spec/framework 5)."""
+"""The verbs of the Kubernetes API on raw JSON objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One API server of several: its client, its caches, and whether it answers (spec/framework 3)."""
+"""One API server of several: its client, its caches, and whether it answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Controllers: deltas to keys, keys to reconciliations, results to the queue (spec/framework 4)."""
+"""Controllers: deltas to keys, keys to reconciliations, results to the queue."""
 
 from __future__ import annotations
 

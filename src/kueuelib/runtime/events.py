@@ -1,4 +1,4 @@
-"""Writes Kubernetes Events without ever making a reconciler wait (spec/framework 6)."""
+"""Writes Kubernetes Events without ever making a reconciler wait."""
 
 from __future__ import annotations
 

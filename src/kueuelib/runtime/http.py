@@ -1,4 +1,4 @@
-"""Web servers of a program: a site that starts and stops, probes, metrics (spec/framework 3)."""
+"""Web servers of a program: a site that starts and stops, probes, metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leader election on a Lease: the shell around `ElectionCore` (spec/framework 3)."""
+"""Leader election on a Lease: the shell around `ElectionCore`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splits the body of a watch into lines, with a ceiling of our own (spec/framework 9.3, point 4).
+"""Splits the body of a watch into lines, with a ceiling of our own.
 
 An object may be larger than usual limits of lines once it is wrapped into an event.
 """

@@ -1,4 +1,4 @@
-"""Starts the parts of a program in order, and stops them in order (spec/framework 3)."""
+"""Starts the parts of a program in order, and stops them in order."""
 
 from __future__ import annotations
 

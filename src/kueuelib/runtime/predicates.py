@@ -1,4 +1,4 @@
-"""Which deltas are worth a reconciliation (spec/framework 4). All are functions of one delta.
+"""Which deltas are worth a reconciliation. All are functions of one delta.
 
 Additions and deletions pass every predicate here; they differ in which updates pass.
 """

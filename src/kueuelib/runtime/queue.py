@@ -1,4 +1,4 @@
-"""The work queue as controllers see it: waiting around `QueueCore` (spec/framework 1.6)."""
+"""The work queue as controllers see it: waiting around `QueueCore`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prometheus metrics under the names that dashboards expect (spec/framework 1.5 and 4).
+"""Prometheus metrics under the names that dashboards expect.
 
 Every `Telemetry` has a registry of its own unless it is given one, so that two managers, or two
 tests, do not interfere.

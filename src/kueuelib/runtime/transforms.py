@@ -24,8 +24,7 @@ Transform = Callable[[Obj], Obj]
 
 
 def strip(obj: Obj) -> Obj:
-    """Drop what controllers never read, and store once what many objects have alike
-    (spec/framework 2.7).
+    """Drop what controllers never read, and store once what many objects have alike.
 
     Changes its argument. Managed fields go, and the copy of itself that kubectl keeps. Workloads
     share equal pod sets and admissions, and all objects equal labels, annotations and finalizers,

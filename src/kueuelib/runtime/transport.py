@@ -1,4 +1,4 @@
-"""HTTP to the API server: two sessions, credentials, deadlines (spec/framework 9.3).
+"""HTTP to the API server: two sessions, credentials, deadlines.
 
 One session carries calls, the other watches, so that watches can never use up the connections
 that calls need. Neither reads proxies or passwords from the environment per request.

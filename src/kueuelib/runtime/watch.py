@@ -1,4 +1,4 @@
-"""One open watch: lines to events, with a watchdog for silence (spec/framework 9.3)."""
+"""One open watch: lines to events, with a watchdog for silence."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ NO_FIT, NO_CANDIDATES, FIT = Mode.NO_FIT, Mode.NO_CANDIDATES, Mode.FIT
 
 @record
 class Outlook:
-    """The result of preempting for one request (spec/scheduling 5.4).
+    """The result of preempting for one request.
 
     Attributes:
         candidates: how many workloads were considered as victims, in the widest round; 0 if the

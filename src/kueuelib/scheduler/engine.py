@@ -229,7 +229,7 @@ class Engine(Knowledge):
 
     def settle(self, plan: Plan, now: float) -> Settled:
         """Charges the admissions of a plan, marks its victims as leaving, and requeues its other
-        heads (spec/scheduling 2.6, 3.3, 6.7).
+        heads.
         """
         self.advance(now)
         admissions, waits = [], []

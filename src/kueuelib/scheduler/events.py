@@ -164,7 +164,7 @@ class Assumed:
 
 @attrs.frozen
 class Forgotten:
-    """Reserving quota for an assumed Workload failed: the charge is undone (spec/scheduling 2.6).
+    """Reserving quota for an assumed Workload failed: the charge is undone.
 
     The Workload, if it still exists, is queued again at once. It has no effect on a Workload that
     is not assumed or has another UID; an empty UID stands for any.
@@ -176,7 +176,7 @@ class Forgotten:
 
 @attrs.frozen
 class EvictionFailed:
-    """A victim of a preemption could not be evicted (spec/scheduling 6.7).
+    """A victim of a preemption could not be evicted.
 
     It counts as staying again, and its preemptor searches for other victims at once. It has no
     effect on a Workload with another UID; an empty UID stands for any.

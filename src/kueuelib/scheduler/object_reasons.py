@@ -90,7 +90,7 @@ class FeaturesMissing:
 
 @attrs.frozen
 class InvalidResources:
-    """Containers request more than their limits (spec/scheduling 1.7)."""
+    """Containers request more than their limits."""
 
     items: tuple[str, ...]
 
@@ -104,7 +104,7 @@ class InvalidResources:
 
 @attrs.frozen
 class LimitRangeViolated:
-    """The namespace's LimitRanges forbid the pods (spec/scheduling 1.7)."""
+    """The namespace's LimitRanges forbid the pods."""
 
     items: tuple[str, ...]
 
@@ -229,7 +229,7 @@ class PodsMissing:
 
 @attrs.frozen
 class BackingOff:
-    """The workload was evicted and waits before it is queued again (spec/scheduling 3.7).
+    """The workload was evicted and waits before it is queued again.
 
     Attributes:
         until: seconds since the epoch.

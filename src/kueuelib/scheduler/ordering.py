@@ -1,4 +1,4 @@
-"""All sort orders of the scheduler, each one total (spec/scheduling 3.2 and 4.2).
+"""All sort orders of the scheduler, each one total.
 
 Keys are computed once per workload or entry and compared as plain tuples: nothing can change while
 it is sorted.

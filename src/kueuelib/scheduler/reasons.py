@@ -2,8 +2,7 @@
 
 A refusal is never only a text. It is a `Reason` with every number and name that led to it;
 condition messages, condition reasons, events, logs and `explain` are derived from it. The wording
-is that which clients of Kueue know (spec/scheduling 1.7, 4.1, 5.7; spec/scenarios for the quota
-texts), the condition reasons are the granular ones of today's Kueue (spec/api 7.4).
+is that which clients of Kueue know; the condition reasons are the granular ones of today's Kueue.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ _CONDITION_REASONS = {
 
 @record
 class NoFlavors:
-    """No assignment of flavors fits now (spec/scheduling 5.7).
+    """No assignment of flavors fits now.
 
     Attributes:
         pod_sets: the pod sets that are blocked, in the order of the workload.
@@ -90,7 +89,7 @@ class NoFlavors:
     def keeps_quota(self, policy: QueuePreemption) -> bool:
         """Whether the refused workload withholds the free part of its quota from later heads.
 
-        It need not if it can reclaim that at any time (spec/scheduling 4.3).
+        It need not if it can reclaim that at any time.
 
         Args:
             policy: of its ClusterQueue.
@@ -152,7 +151,7 @@ class NoLongerFits:
 
 @record
 class Preempting:
-    """Others are being preempted; the workload fits once they are gone (spec/scheduling 6.5).
+    """Others are being preempted; the workload fits once they are gone.
 
     Attributes:
         blocked: why it does not fit before.
@@ -193,7 +192,7 @@ class FitsAfterPreemptions:
 
 @attrs.frozen
 class PodsNotReady:
-    """Admission waits until every admitted workload has its pods ready (spec/scheduling 4.5)."""
+    """Admission waits until every admitted workload has its pods ready."""
 
     condition_reason = WAITING_FOR_PODS_READY
 

@@ -1,4 +1,4 @@
-"""Runs several rounds of heads on one snapshot (spec/scheduling 9.3).
+"""Runs several rounds of heads on one snapshot.
 
 A round is a cycle that reuses the snapshot of earlier rounds, on which their admissions are
 charged. The state is the same as long as nothing else happened and no victims are searched for,

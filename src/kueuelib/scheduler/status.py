@@ -1,6 +1,4 @@
-"""The numbers in the status of ClusterQueues and LocalQueues (spec/api 1.1, 1.2; spec/scheduling
-2.1, 3.8).
-"""
+"""The numbers in the status of ClusterQueues and LocalQueues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validates the description of a scenario, before it is run (spec/scheduling 10.1).
+"""Validates the description of a scenario, before it is run.
 
 Every key is known here or refused: a scenario with a misspelled key, or with a feature that the
 runner does not support, must not be decided as if that key were absent.

@@ -1,6 +1,6 @@
 """The rules of admission checks: which are required and listed, and when all have passed.
 
-spec/jobs 5.1; KEP-993 for preemptions that wait for checks.
+The rules are those of KEP-993, also for preemptions that wait for checks.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _rules(cluster_queue: Mapping[str, Any]) -> tuple[RequiredCheck, ...]:
 
 
 def sync_checks(wl: Obj, required: Sequence[str], now: float, *, named: Iterable[str] = ()) -> Obj:
-    """Lists the checks of the ClusterQueue, each once and in its order (spec/jobs 5.1).
+    """Lists the checks of the ClusterQueue, each once and in its order (KEP-993).
 
     New ones are Pending; the others keep their state. A finished workload is not changed.
 

@@ -1,6 +1,6 @@
 """The deadlines of a Workload: pods not ready in time, an execution that takes too long, retention.
 
-spec/jobs 5.1, spec/scheduling 3.7 and 4.5. All functions are pure; instants are seconds since the
+All functions are pure; instants are seconds since the
 epoch. A function that finds nothing to do returns when it will, so that it is called again then.
 """
 

@@ -1,6 +1,6 @@
 """Decides the next step of one Workload, given its queues: the workload reconciler's policy.
 
-spec/jobs 5.1 with its recommendations: deactivation evicts from here, not from the job; a rejected
+Deactivation evicts from here, not from the job; a rejected
 check deactivates; a check that said Retry goes back to Pending after the delay of its
 AdmissionCheck. One call returns one step; the change made by that step triggers the next call.
 """

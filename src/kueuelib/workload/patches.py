@@ -3,7 +3,7 @@
 The admission bundle (`status.admission`, `status.requeueState`, `status.resourceRequests`,
 `status.schedulingStats`, the past execution time, and the conditions of `BUNDLE`) is one
 server-side apply of the manager `kueue-admission`. It is always complete, because omitted fields
-are removed (spec/api 2.5). The list of checks is replaced by a merge patch, because only that
+are removed. The list of checks is replaced by a merge patch, because only that
 removes fields of a check's controller. If both change, the checks are written first, so that free
 quota never appears beside an old approval. Every body names the UID and the resource version that
 it is made from, so that it never applies to another or a changed object.

@@ -1,7 +1,5 @@
 r"""The life of a Workload as a state machine over raw objects.
 
-spec/jobs 0.1 and 5.2, spec/api 2.6:
-
 ```
             reserve                 sync_admitted
  PENDING ------------> RESERVED ---------------------> ADMITTED
@@ -153,7 +151,7 @@ def reserve(
 
 
 def sync_admitted(wl: Obj, now: float) -> Obj:
-    """Brings Admitted in line with quota and checks, in both directions (spec/jobs 0.1).
+    """Brings Admitted in line with quota and checks, in both directions.
 
     Callers do not change an admitted workload until its eviction is complete. An absent condition
     that would be False stays absent.
@@ -282,8 +280,7 @@ def wait(
 def requeue(wl: Obj, now: float) -> Obj:
     """The obstacle of an evicted workload is gone: Requeued turns True.
 
-    The back-off time is removed; the count of tries only for a workload that was deactivated
-    (spec/jobs 5.1 A).
+    The back-off time is removed; the count of tries only for a workload that was deactivated.
     """
     cause = condition(wl, REQUEUED)
     if cause.get("status") != "False" or is_finished(wl):

@@ -11,7 +11,7 @@ import yaml
 TESTS = Path(__file__).parents[2]
 TABLE = yaml.safe_load((TESTS / "e2e/scenarios.yaml").read_text())
 NUMBERS = [*range(1, 91), 104, 105, 106, 108]
-"""Those of jobs, pods, groups and the life of their Workloads (spec/jobs 7.1-7.5, some of 7.6)."""
+"""Those of jobs, pods, groups and the life of their Workloads (some of 7.6)."""
 
 
 @pytest.mark.parametrize("number", NUMBERS)

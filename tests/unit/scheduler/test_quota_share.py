@@ -1,4 +1,4 @@
-"""Shares of borrowed quota (spec/cohorts-and-fair-sharing 3.1)."""
+"""Shares of borrowed quota."""
 
 from __future__ import annotations
 

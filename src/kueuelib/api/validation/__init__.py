@@ -1,4 +1,4 @@
-"""Defaults and rules of the queueing kinds, as the admission webhooks apply them (spec/api 3).
+"""Defaults and rules of the queueing kinds, as the admission webhooks apply them.
 
 Everything is a pure function on raw objects of either version; the paths in the errors are those of
 the given version. Rules that the schema of the CRD has are not repeated here.

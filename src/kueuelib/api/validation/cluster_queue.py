@@ -1,4 +1,4 @@
-"""The rules of ClusterQueues (spec/api 3.1)."""
+"""The rules of ClusterQueues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Field errors in the texts of Kubernetes, and rules that many kinds share (spec/api 3.0)."""
+"""Field errors in the texts of Kubernetes, and rules that many kinds share."""
 
 from __future__ import annotations
 

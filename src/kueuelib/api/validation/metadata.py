@@ -1,4 +1,4 @@
-"""Rules for labels, annotations, selectors, taints, tolerations, conditions (spec/api 3.3, 3.4)."""
+"""Rules for labels, annotations, selectors, taints, tolerations, conditions."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _effect(path: str, effect: str) -> Iterator[FieldError]:
 
 
 def tolerations(path: str, items: Sequence[Mapping[str, Any]] | None) -> Iterator[FieldError]:
-    """Tolerations must be those that a pod may have (rule T of spec/api 3.3)."""
+    """Tolerations must be those that a pod may have."""
     for index, one in enumerate(items or ()):
         here = f"{path}[{index}]"
         key, operator = one.get("key", ""), one.get("operator", "")

@@ -1,4 +1,4 @@
-"""The rules of Cohorts, LocalQueues, ResourceFlavors and AdmissionChecks (spec/api 3)."""
+"""The rules of Cohorts, LocalQueues, ResourceFlavors and AdmissionChecks."""
 
 from __future__ import annotations
 

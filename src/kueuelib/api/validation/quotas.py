@@ -1,4 +1,4 @@
-"""The rules of quotas and weights, which ClusterQueues and Cohorts share (spec/api 3.1)."""
+"""The rules of quotas and weights, which ClusterQueues and Cohorts share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of Workloads and their status (spec/api 3.4)."""
+"""The rules of Workloads and their status."""
 
 from __future__ import annotations
 

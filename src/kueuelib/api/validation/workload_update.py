@@ -1,4 +1,4 @@
-"""What must not change in a Workload that holds quota (spec/api 3.4).
+"""What must not change in a Workload that holds quota.
 
 Values are compared by meaning: quantities by amount, absent as empty.
 """

@@ -1,4 +1,4 @@
-"""Finds Jobs and Pods that no manager queues because they name no queue (spec/jobs 1.5, 4)."""
+"""Finds Jobs and Pods that no manager queues because they name no queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides about a workload's requests for nodes. Pure (KEP-993 story 1, spec/jobs 6.3).
+"""Decides about a workload's requests for nodes. Pure (KEP-993 story 1).
 
 One request at a time. Each attempt is a ProvisioningRequest with a name of its own; a failed one
 stays until the workload has released its quota, so that it can be inspected.

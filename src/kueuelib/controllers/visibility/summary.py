@@ -1,4 +1,4 @@
-"""The answers of the visibility API, as raw objects; pure (spec/api 6.4)."""
+"""The answers of the visibility API, as raw objects; pure."""
 
 from __future__ import annotations
 

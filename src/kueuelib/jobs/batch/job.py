@@ -1,4 +1,4 @@
-"""The integration of `batch/v1` Job (spec/jobs 3, KEP-369)."""
+"""The integration of `batch/v1` Job (KEP-369)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validates queued `batch/v1` Jobs (spec/jobs 3, spec/api 3.6)."""
+"""Validates queued `batch/v1` Jobs."""
 
 from __future__ import annotations
 

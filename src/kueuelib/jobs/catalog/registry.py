@@ -1,4 +1,4 @@
-"""The kinds of jobs that can be queued, and which of them are enabled (spec/jobs 1.3)."""
+"""The kinds of jobs that can be queued, and which of them are enabled (KEP-369)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Optional capabilities of a kind of job, as base classes besides `GenericJob` (spec/jobs 1.2).
+"""Optional capabilities of a kind of job, as base classes besides `GenericJob` (KEP-369).
 
 The classes are nominal: a method that happens to have the same name means nothing. Methods return
 commands instead of acting themselves. Called again after a crash, they return the remaining

@@ -1,4 +1,4 @@
-"""The methods that a kind of job needs in order to be queued (KEP-369, spec/jobs 1.1).
+"""The methods that a kind of job needs in order to be queued (KEP-369).
 
 A `GenericJob` wraps one object, as raw JSON, as a value of a class with `@crd`, or as a model of
 kubernetes_asyncio. Methods change it in memory only: the framework works on a copy, compares its

@@ -1,4 +1,4 @@
-"""Describes one kind of jobs to kueuelib, in addition to the class of its jobs (spec/jobs 1.3)."""
+"""Describes one kind of jobs to kueuelib, in addition to the class of its jobs (KEP-369)."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Integration:
 
     @property
     def component(self) -> str:
-        """The component that reports events about its jobs (spec/api 2.9)."""
+        """The component that reports events about its jobs (KEP-369)."""
         return f"{self.name}-kueue-controller"
 
     def is_owner(self, ref: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What admission adds to the pods of a job, and how that is removed again (spec/jobs 2).
+"""What admission adds to the pods of a job, and how that is removed again (KEP-369).
 
 Templates are raw `PodTemplateSpec`s; tolerations are raw too.
 """

@@ -1,6 +1,4 @@
-"""Finds the ancestor that is queued on behalf of a job created by another object (spec/jobs 1.5,
-8.13, 8.14).
-"""
+"""Finds the ancestor that is queued on behalf of a job created by another object (KEP-369)."""
 
 from __future__ import annotations
 

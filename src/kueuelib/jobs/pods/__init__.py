@@ -1,4 +1,4 @@
-"""Plain pods and pod groups (KEP-976, spec/jobs 4).
+"""Plain pods and pod groups (KEP-976).
 
 A pod cannot be suspended, so it is gated before it is stored (`defaulting`) and ungated when its
 Workload is admitted; it cannot be restarted, so stopping means deleting. Start reading at `single`

@@ -1,4 +1,4 @@
-"""Composes the Workload of a group from its pods, or says why it cannot (spec/jobs 4.6, 4.11)."""
+"""Composes the Workload of a group from its pods, or says why it cannot (KEP-976)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A group of pods as one job (KEP-976 stories 2 and 3, spec/jobs 4.6 to 4.8, 4.11)."""
+"""A group of pods as one job (KEP-976 stories 2 and 3)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Decides which pods of a group with a Workload count, and which are deleted (spec/jobs 4.6,
-4.11).
-"""
+"""Decides which pods of a group with a Workload count, and which are deleted (KEP-976)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Marks pods as ours, and releases them, as changes of raw pods (spec/jobs 4.1, 4.5)."""
+"""Marks pods as ours, and releases them, as changes of raw pods (KEP-976)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics of pods (KEP-976, spec/jobs 4.12)."""
+"""Metrics of pods (KEP-976)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds pods that bypassed our webhook, and repairs what can be repaired (spec/jobs 4.1).
+"""Finds pods that bypassed our webhook, and repairs what can be repaired (KEP-976).
 
 A gate cannot be added to an existing pod. A pod that has it (from its manifest) gets the other
 marks and is queued like any other. One without a gate is counted, reported, and left alone:

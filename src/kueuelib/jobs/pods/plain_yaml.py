@@ -1,7 +1,7 @@
 """YAML 1.2 as plain values: the core schema, without anchors, tags and duplicate keys.
 
 PyYAML reads YAML 1.1, where `010` is eight, `1:30` ninety, `1_0` ten and `on` true. Annotations are
-YAML 1.2 (spec/jobs 4.11), where `010` is ten and the others are texts. JSON is read as JSON,
+YAML 1.2 (KEP-976), where `010` is ten and the others are texts. JSON is read as JSON,
 because PyYAML treats tabs and characters beyond the first plane differently.
 """
 

@@ -1,4 +1,4 @@
-"""Checks whether a pod asks for no more than its role declares (spec/jobs 4.11)."""
+"""Checks whether a pod asks for no more than its role declares (KEP-976)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a raw pod: its stage of life, and its group (spec/jobs 4)."""
+"""Reads a raw pod: its stage of life, and its group (KEP-976)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The name of a pod's shape (spec/jobs 4.3, spec/api 2.4).
+"""The name of a pod's shape (KEP-976).
 
 Pods of a group with the same requests get the same name, whatever they run: the first digits of the
 SHA-256 of their shape, in Go's JSON. Other managers compute the same digits, except for pods with

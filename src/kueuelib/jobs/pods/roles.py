@@ -1,4 +1,4 @@
-"""The roles of a group, and the role of each pod (spec/jobs 4.6, 4.11).
+"""The roles of a group, and the role of each pod (KEP-976).
 
 Without a declaration, the shape of a pod is its role, and annotations give the number of pods. With
 one, the declaration names the roles. Once the Workload exists, it is authoritative, because the

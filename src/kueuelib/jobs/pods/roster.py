@@ -1,4 +1,4 @@
-"""Decides which pods of a group count and which are deleted (KEP-976, spec/jobs 4.6).
+"""Decides which pods of a group count and which are deleted (KEP-976).
 
 For each role with `count` pods:
 

@@ -1,4 +1,4 @@
-"""The rules for our pods, and for their changes (spec/jobs 4.2, 4.11)."""
+"""The rules for our pods, and for their changes (KEP-976)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decides which pods are queued (spec/jobs 4, 4.1)."""
+"""Decides which pods are queued (KEP-976)."""
 
 from __future__ import annotations
 

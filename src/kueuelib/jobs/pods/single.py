@@ -1,4 +1,4 @@
-"""One plain pod as a job (KEP-976 story 1, spec/jobs 4.5)."""
+"""One plain pod as a job (KEP-976 story 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The webhooks of pods (spec/jobs 4.1, 4.2)."""
+"""The webhooks of pods (KEP-976)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The phases of a job that stands for itself, and of its Workload (spec/jobs 1.5)."""
+"""The phases of a job that stands for itself, and of its Workload (KEP-369)."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Case:
 
 
 def job_phase_of(case: Case) -> JobPhase:
-    """The phase of the job and its Workload; the order of the tests is that of spec/jobs 1.5."""
+    """The phase of the job and its Workload (KEP-369); the order of the tests counts."""
     job, workload = case.job, case.matching.chosen
     if workload is not None and states.is_finished(workload):
         return JobPhase.WORKLOAD_FINISHED

@@ -1,4 +1,4 @@
-"""Decides which commands of a plan may run in parallel (spec/jobs 4.6, 4.7).
+"""Decides which commands of a plan may run in parallel (KEP-369).
 
 The pods of a group are independent: their order does not matter, and the next plan completes one
 that ended halfway. So consecutive commands about pods run in lanes, one per pod. All others run one

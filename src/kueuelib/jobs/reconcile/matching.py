@@ -1,4 +1,4 @@
-"""Chooses the Workload that stands for a job (spec/jobs 1.6)."""
+"""Chooses the Workload that stands for a job (KEP-369)."""
 
 from __future__ import annotations
 

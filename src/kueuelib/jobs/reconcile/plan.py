@@ -1,4 +1,4 @@
-"""Plans the next step of one job: the generic reconciler as a pure function (spec/jobs 1.5-1.8).
+"""Plans the next step of one job: the generic reconciler as a pure function (KEP-369).
 
 `job_phase_of` finds the phase of a job and its Workload, `plan` returns one step. The process may
 die after any write of a plan; the next plan starts from the stored state.

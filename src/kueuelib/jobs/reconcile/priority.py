@@ -1,4 +1,4 @@
-"""Resolves the priority of a job's Workload (spec/jobs 1.7)."""
+"""Resolves the priority of a job's Workload (KEP-369)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The reconciler of one kind of jobs: reads the caches, makes a plan, and executes it (KEP-369,
-spec/jobs 1.5).
-"""
+"""The reconciler of one kind of jobs: reads the caches, makes a plan, and executes it (KEP-369)."""
 
 from __future__ import annotations
 

@@ -31,9 +31,7 @@ _CAME_BACK = (WAIT_FOR_RECOVERY, READY_RECOVERED)
 
 
 def plan_reports(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
-    """The updates of the Workload that follow from the job's pods (spec/jobs 1.5, steps 4 and
-    5).
-    """
+    """The updates of the Workload that follow from the job's pods (KEP-369)."""
     if states.is_finished(workload) or states.is_deleted(workload) or job.finished():
         return ()
     return (
@@ -109,7 +107,7 @@ def reclaimable_counts(
     """How many pods of each pod set of a Workload no longer need quota.
 
     The number that is still needed counts: if a job was admitted with fewer pods than its Workload
-    asks for, the others are released as well (spec/scheduling 1.5).
+    asks for, the others are released as well (KEP-369).
 
     Args:
         spare: the pods, of the present pod sets, that the job no longer needs.
@@ -182,7 +180,7 @@ def _is_of_this_turn(workload: Obj, condition: Mapping[str, str]) -> bool:
 def pods_ready_state(
     old: Mapping[str, str], *, admitted: bool, ready: bool, recovery: bool
 ) -> tuple[str, str, str]:
-    """Status, reason and message of PodsReady (spec/jobs 1.5, spec/api 7.4).
+    """Status, reason and message of PodsReady (KEP-369).
 
     Args:
         old: the raw condition, empty when there is none.

@@ -1,4 +1,4 @@
-"""One step per phase of a job, and the parts of steps (spec/jobs 1.5-1.8)."""
+"""One step per phase of a job, and the parts of steps (KEP-369)."""
 
 from __future__ import annotations
 

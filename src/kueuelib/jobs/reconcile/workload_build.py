@@ -1,4 +1,4 @@
-"""The Workload that stands for a job (spec/jobs 1.7)."""
+"""The Workload that stands for a job (KEP-369)."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def unusual(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[
 
 
 def webhook_path(resource: Resource, *, mutating: bool) -> str:
-    """The path of the webhook of a kind (spec/api 6.2)."""
+    """The path of the webhook of a kind (KEP-369)."""
     verb = "mutate" if mutating else "validate"
     group = resource.group.replace(".", "-")
     return f"/{verb}-{group}-{resource.version}-{resource.kind.lower()}"

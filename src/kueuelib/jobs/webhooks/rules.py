@@ -1,4 +1,4 @@
-"""The rules of the webhooks of all kinds of jobs, on raw objects (spec/jobs 1.10)."""
+"""The rules of the webhooks of all kinds of jobs, on raw objects (KEP-369)."""
 
 from __future__ import annotations
 

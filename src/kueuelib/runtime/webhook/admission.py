@@ -1,4 +1,4 @@
-"""`AdmissionReview` v1: raw request in, raw response out (spec/framework 7).
+"""`AdmissionReview` v1: raw request in, raw response out.
 
 Handlers are pure functions of raw objects. Nothing here waits or uses the network.
 """

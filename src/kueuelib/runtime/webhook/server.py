@@ -1,4 +1,4 @@
-"""The HTTPS server of admission and conversion webhooks (spec/framework 7).
+"""The HTTPS server of admission and conversion webhooks.
 
 The HTTP status is 200 whenever the review could be read; the verdict is inside.
 """

@@ -1,4 +1,4 @@
-"""One scheduling cycle as a pure function: from heads and a snapshot to a plan (spec/scheduling 4).
+"""One scheduling cycle as a pure function: from heads and a snapshot to a plan.
 
 1. What leaves counts as gone, and the room that preemptors were promised as used. Those that fit
     already hold it.

@@ -1,4 +1,4 @@
-"""The input and output of a scheduling cycle (spec/scheduling 4)."""
+"""The input and output of a scheduling cycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assigns flavors to pod sets (spec/scheduling 5).
+"""Assigns flavors to pod sets.
 
 `assign` tries the flavors of every resource group in order and keeps the best; the obstacles of the
 others become the reason. It reads a snapshot and changes nothing.
@@ -89,7 +89,7 @@ def assign(
         snapshot: the state, which is not changed.
         preemptor: the workload as a preemptor.
         info: the workload.
-        counts: pods per pod set, if fewer than all are tried (spec/scheduling 1.8).
+        counts: pods per pod set, if fewer than all are tried.
         progress: the flavors that earlier attempts tried already.
         fungible: False takes the first flavor that fits and ignores the ClusterQueue's preferences.
         only: per pod set, the allowed flavor of each resource; None for all.

@@ -1,6 +1,4 @@
-"""Partial admission: the largest pod counts that fit, between minCount and count (spec/scheduling
-1.8).
-"""
+"""Partial admission: the largest pod counts that fit, between minCount and count."""
 
 from __future__ import annotations
 

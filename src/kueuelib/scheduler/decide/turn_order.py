@@ -2,7 +2,7 @@
 
 Without fair sharing, all are sorted once. With fair sharing, every decision may change the next
 head, so the order is a tournament that continues while heads are decided (KEP-1714, "Admission
-order"; spec/cohorts-and-fair-sharing 3.2).
+order").
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The second half of a cycle: nominated heads are decided one after the other (spec/scheduling
-4.3).
+"""The second half of a cycle: nominated heads are decided one after the other.
 
 The snapshot follows the decisions: the quota of a head is charged, and its victims are gone for
 later heads. So several heads of a cohort may preempt in one cycle. As soon as there is more room in

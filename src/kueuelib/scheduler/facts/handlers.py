@@ -1,6 +1,6 @@
 """The table of all events with their handlers, and the facts about queues, flavors and checks.
 
-spec/scheduling 2.2 and 3.6; facts about workloads are in `kueuelib.scheduler.facts.workloads`.
+Facts about workloads are in `kueuelib.scheduler.facts.workloads`.
 """
 
 from __future__ import annotations

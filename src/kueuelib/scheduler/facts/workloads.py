@@ -1,7 +1,7 @@
 """Applies facts about workloads, and about what their requests depend on, to cache and queues.
 
 A fact is applied as a whole: released quota, the workloads that it may help, and the workload that
-released it are all in place before the next cycle can begin (spec/scheduling 2.6, 3.4, 3.6).
+released it are all in place before the next cycle can begin.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from kueuelib.scheduler.quota.holders import Holder
 
 
 def charge(workload: Workload, admission: Admission) -> dict[FlavorResource, int]:
-    """The charge of a Workload with an admission (spec/scheduling 1.5, spec/scenarios).
+    """The charge of a Workload with an admission.
 
     For each pod set, the number of charged pods is the smaller of the admitted pods and of those
     that are not reclaimable yet.

@@ -28,7 +28,7 @@ class PendingPlace(Enum):
 
 
 class Requeue(Enum):
-    """Why a head is requeued without quota (spec/scheduling 3.3).
+    """Why a head is requeued without quota.
 
     After `GENERIC`, StrictFIFO keeps its head and BestEffortFIFO parks it. After
     `FAILED_AFTER_NOMINATION` and `PENDING_PREEMPTION` either strategy keeps it, and after the

@@ -1,4 +1,4 @@
-"""The LimitRanges of a namespace as one set of bounds and defaults (spec/scheduling 1.3)."""
+"""The LimitRanges of a namespace as one set of bounds and defaults."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ NO_LIMIT_RANGES = LimitSummary()
 
 
 def nanos_of(quantities: Mapping[str, Quantity]) -> dict[str, int]:
-    """Exact amounts; negative ones count as zero (spec/scheduling 1.1)."""
+    """Exact amounts; negative ones count as zero."""
     return {name: max(0, quantity.nanos) for name, quantity in quantities.items()}
 
 

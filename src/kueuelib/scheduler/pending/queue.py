@@ -1,7 +1,7 @@
 """The Workloads that wait in one ClusterQueue, grouped by shape.
 
 Equal shapes get equal verdicts, so only the first of each shape has to be in the heap, and a
-refused shape is parked and woken as a whole (spec/scheduling 3.2, 9.3).
+refused shape is parked and woken as a whole.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Places Workloads that arrive, change or were refused (spec/scheduling 3, 4.7, 9.3).
+"""Places Workloads that arrive, change or were refused.
 
 A pending Workload is in the heap of its ClusterQueue, parked as inadmissible, or in flight (a head
 of the running cycle). A parked one is also in the heap while it has a turn.
@@ -106,7 +106,7 @@ class Queues:
         return self._items.get(key)
 
     def push(self, name: str, info: WorkloadInfo, *, now: float) -> None:
-        """Takes over a new or changed Workload of a ClusterQueue (spec/scheduling 3.4).
+        """Takes over a new or changed Workload of a ClusterQueue.
 
         A change that cannot affect the verdict leaves it where it is, for example the status patch
         with its reason. If that reason differs from the verdict, it is reported again. Any other
@@ -169,7 +169,7 @@ class Queues:
         now: float,
         promise: Promise | None = None,
     ) -> None:
-        """Requeues a head after its cycle, if it still exists (spec/scheduling 3.3).
+        """Requeues a head after its cycle, if it still exists.
 
         It returns to the heap if, according to `progress`, its pass over the flavors is not over,
         or if quota changed during the try. Otherwise the strategy of its ClusterQueue and `why`

@@ -1,7 +1,7 @@
 """The requests of one pod: defaults, init containers, sidecars, overhead, and the rules for them.
 
-The pod template is never changed; defaults exist only in the numbers (spec/scheduling 1.2, 1.4,
-1.7). Sums are exact; `resource_rules` decides what counts, and rounds once per pod.
+The pod template is never changed; defaults exist only in the numbers. Sums are exact;
+`resource_rules` decides what counts, and rounds once per pod.
 """
 
 from __future__ import annotations

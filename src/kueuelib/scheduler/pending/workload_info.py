@@ -132,7 +132,7 @@ class WorkloadInfo:
         return least
 
     def asks_the_same(self, other: WorkloadInfo) -> bool:
-        """Whether a new state of the object gets the same verdict (spec/scheduling 3.4).
+        """Whether a new state of the object gets the same verdict.
 
         Labels, other conditions and messages don't matter; spec, defaults, reclaimable pods, its
         place in the queue, eviction, back-off and check states do.
@@ -303,7 +303,7 @@ def reclaimable_of(workload: Workload) -> dict[str, int]:
 
 
 def order_of(workload: Workload, timestamp: str = EVICTION, *, by_age: bool = False) -> QueueOrder:
-    """The place of a Workload in its ClusterQueue (spec/scheduling 3.2).
+    """The place of a Workload in its ClusterQueue.
 
     Its creation decides its place, unless it was evicted because its pods were not ready in time or
     because of a check, and the setting is Eviction.

@@ -1,6 +1,4 @@
-"""Whether a ClusterQueue can admit workloads, and the condition that says so (spec/scheduling
-2.2).
-"""
+"""Whether a ClusterQueue can admit workloads, and the condition that says so."""
 
 from __future__ import annotations
 

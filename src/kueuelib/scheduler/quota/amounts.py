@@ -1,7 +1,7 @@
 """Quota arithmetic: flavor-resource pairs, limits, and sums of whole units.
 
 All amounts are unbounded Python integers in the unit of `kueuelib.api.quantity.amount_of`: milli-
-cores for `cpu`, bytes or plain units for everything else (spec/scheduling 1.1).
+cores for `cpu`, bytes or plain units for everything else.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def in_flavors(requests: Requests, flavors: Mapping[str, str]) -> dict[FlavorRes
 
 
 def rescaled(requests: Requests, old_count: int, new_count: int) -> dict[str, int]:
-    """The total of `old_count` pods, scaled to `new_count` pods (spec/scheduling 1.5).
+    """The total of `old_count` pods, scaled to `new_count` pods.
 
     Division comes first, as validation guarantees that totals are divisible. The total of zero pods
     stays zero.

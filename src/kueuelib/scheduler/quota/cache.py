@@ -1,7 +1,7 @@
 """The cache: ClusterQueues, Cohorts, flavors, checks and the workloads that hold quota.
 
-One writer, the engine, feeds it facts; cycles read frozen parts of it (spec/scheduling 2). Even an
-inactive member of a cohort lends its quota and is charged for its usage (spec/scenarios).
+One writer, the engine, feeds it facts; cycles read frozen parts of it. Even an inactive
+member of a cohort lends its quota and is charged for its usage.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rules of admission checks that scheduler and controllers share (spec/jobs 5.1, KEP-993).
+"""The rules of admission checks that scheduler and controllers share (KEP-993).
 
 They are defined once here, for entries of `status.admissionChecks` in any form;
 `kueuelib.workload.checks` applies them to raw objects.

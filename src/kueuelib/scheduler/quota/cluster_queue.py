@@ -1,7 +1,7 @@
 """The mutable part of the cache: the workloads that hold quota in one ClusterQueue.
 
 Only `kueuelib.scheduler.quota.cache` writes here. Sums are running totals. Frozen parts are made
-when a cycle asks for them and dropped by the next change (spec/scheduling 2.1, 2.4, 9.3).
+when a cycle asks for them and dropped by the next change.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class QueueState:
     """The usage of one ClusterQueue.
 
     Usage counts every workload that holds quota, also in flavors that the spec no longer lists:
-    running workloads count, whatever the spec says (spec/scheduling 2.1).
+    running workloads count, whatever the spec says.
     """
 
     def __init__(self, spec: QueueSpec, forest: Forest) -> None:

@@ -20,7 +20,7 @@ LOWEST_PRIORITY = -(2**31)
 
 @record
 class Holder:
-    """A workload that holds quota in a ClusterQueue (spec/scheduling 2.1).
+    """A workload that holds quota in a ClusterQueue.
 
     Attributes:
         key: the workload.
@@ -92,7 +92,7 @@ class Holder:
 
 
 Rank = tuple[bool, int, float, str, ObjectKey]
-"""The place of a workload among those that could be preempted (spec/scheduling 6.3).
+"""The place of a workload among those that could be preempted.
 
 Whether it stays, its priority, the negated time of its reservation, its UID and its name. Leaving
 ones come first, then the lowest priority, then the newest reservation; the UID decides between

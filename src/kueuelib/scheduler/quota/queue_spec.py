@@ -1,7 +1,7 @@
 """ClusterQueues, Cohorts and ResourceFlavors in the form that the scheduler uses.
 
 They are read once per change of the object. Objects with the same meaning give equal values, so a
-status update changes nothing here (spec/scheduling 2.1, 2.3).
+status update changes nothing here.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class FlavorGroup:
 
 @attrs.frozen
 class Fungibility:
-    """Preferences between flavors (spec/scheduling 5.4).
+    """Preferences between flavors.
 
     Attributes:
         next_rather_than_borrow: whenCanBorrow is TryNextFlavor.
@@ -84,7 +84,7 @@ FIRST_FIT = Fungibility()
 
 @attrs.frozen
 class QueuePreemption:
-    """Which workloads a ClusterQueue may preempt (KEP-83, spec/scheduling 6.2).
+    """Which workloads a ClusterQueue may preempt (KEP-83).
 
     Attributes:
         within_cluster_queue: in itself; see `kueuelib.api.preemption_policies`.

@@ -1,5 +1,5 @@
 """The share of a node: what it borrows, relative to what it could borrow and to its weight
-(KEP-1714, "Share value"; spec/cohorts-and-fair-sharing 3.1).
+(KEP-1714, "Share value").
 
 The numbers are doubles, computed in the same steps as in Kueue, because shares that differ in the
 last bit lead to other decisions than equal ones.

@@ -2,8 +2,7 @@
 
 The cache freezes a ClusterQueue or a tree of cohorts when a cycle first needs it, and keeps the
 frozen part until it changes. So the cost of a snapshot depends on the changes, not on the size. A
-cycle never writes to frozen parts: `Snapshot` holds the differences and an undo log
-(spec/scheduling 2.4, 2.5, 9.3).
+cycle never writes to frozen parts: `Snapshot` holds the differences and an undo log.
 """
 
 from __future__ import annotations
@@ -279,7 +278,7 @@ class Snapshot:
                             self._borrowers[at] = set(self._children_that_borrow(*at))
                         self._borrowers[at] ^= {steps[index].key}
 
-    # --- reads, spec/cohorts-and-fair-sharing 1
+    # --- reads
 
     @property
     def gone(self) -> Collection[ObjectKey]:

@@ -1,4 +1,4 @@
-"""The shares that statuses and metrics show (KEP-1714; spec/cohorts-and-fair-sharing 3.1, 4)."""
+"""The shares that statuses and metrics show (KEP-1714)."""
 
 from __future__ import annotations
 

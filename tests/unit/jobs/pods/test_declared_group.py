@@ -1,4 +1,4 @@
-"""Groups whose driver declares what it will create (KEP-976 story 3, spec/jobs 4.11, 7.5)."""
+"""Groups whose driver declares what it will create (KEP-976 story 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups that are made beforehand (KEP-976 story 2, spec/jobs 7.4)."""
+"""Groups that are made beforehand (KEP-976 story 2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of spec/jobs 4.6 and the order in which pods have to go."""
+"""Which pods of a group count (KEP-976), and the order in which pods have to go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One pod, one Workload (KEP-976 story 1, spec/jobs 4.5, 7.3)."""
+"""One pod, one Workload (KEP-976 story 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pods are gated, and which are refused (spec/jobs 4.1, 4.2, 7.2)."""
+"""Which pods are gated, and which are refused (KEP-976)."""
 
 from __future__ import annotations
 

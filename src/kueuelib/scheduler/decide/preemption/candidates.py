@@ -1,4 +1,4 @@
-"""Which workloads may be preempted, and in which order (spec/scheduling 6.2 and 6.3).
+"""Which workloads may be preempted, and in which order (KEP-83).
 
 Candidates hold quota in a contested pair of flavor and resource, and the policies of the
 preemptor's ClusterQueue permit their preemption. Those of other ClusterQueues count only while

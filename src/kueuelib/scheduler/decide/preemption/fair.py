@@ -1,5 +1,4 @@
-"""Finds the victims under fair sharing (KEP-1714, "Preemption";
-spec/cohorts-and-fair-sharing 3.3).
+"""Finds the victims under fair sharing (KEP-1714, "Preemption").
 
 The node furthest above its fair share loses a workload first. It is found from the root down, by
 the highest share among siblings, until a ClusterQueue is reached. A victim of another ClusterQueue

@@ -1,7 +1,7 @@
 """Whether preemption could free one flavor for one request; used while flavors are chosen.
 
 Each pair of flavor and resource is tested separately, so the result is only a necessary condition.
-Victims for the whole request are searched after the flavors are chosen (spec/scheduling 5.4, 6.1).
+Victims for the whole request are searched after the flavors are chosen (KEP-83).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The search for a minimal set of victims (KEP-83 "Preemption", spec/scheduling 6.4).
+"""The search for a minimal set of victims (KEP-83 "Preemption").
 
 With fair sharing, shares decide which workloads must leave:
 `kueuelib.scheduler.decide.preemption.fair`. Otherwise priorities and ownership do. A round then

@@ -1,4 +1,4 @@
-"""The victims of a plan, their preemptors, and the grounds for preemption (spec/scheduling 6.5)."""
+"""The victims of a plan, their preemptors, and the grounds for preemption (KEP-83)."""
 
 from __future__ import annotations
 
