@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LIMITS = {"src": 400, "examples": 400, "tests": 800}
-"""The most lines of a module, by folder."""
+LIMITS = {"src": 700, "examples": 400, "tests": 800}
+"""The most lines of a module, by folder. In `src`, most concepts need less than 400."""
 
 
 def test_no_module_is_longer_than_its_limit() -> None:
