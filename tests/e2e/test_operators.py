@@ -1,19 +1,21 @@
-"""The operator of examples/team_space as a process, with no more rights than its manifests give."""
+"""Operators as processes: with the rights of their manifests, and two with one finalizer."""
 
 from __future__ import annotations
 
 import asyncio
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 import yaml
 
-from kueuelib.api.kinds import NAMESPACES, SERVICE_ACCOUNTS
+from kueuelib.api.kinds import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.runtime import Client, PatchType, key_of
+from kueuelib.runtime.reading import read
 from kueuelib.testing import BackgroundServer, eventually, free_port
 
 EXAMPLE = Path(__file__).parents[2] / "examples/team_space"
@@ -91,3 +93,70 @@ async def test_an_operator_needs_no_more_than_its_manifests_give(
     said = (tmp_path / "log").read_text()
     assert "forbidden" not in said.lower()
     assert "reconciliation failed" not in said
+
+
+SHARED = '''
+import anyio
+
+from kueuelib.runtime import Context, Obj, Operator, kinds
+
+app = Operator("{name}")
+
+
+@app.reconciles(kinds.CONFIG_MAPS, writes=[kinds.SECRETS])
+async def seen(obj: Obj, context: Context) -> None:
+    """Says that the operator knows the object."""
+    await context.apply(kinds.SECRETS.new("{name}-seen"))
+
+
+@seen.teardown("example.com/shared")
+async def end(obj: Obj, context: Context) -> None:
+    """Takes its time, then says that it has ended."""
+    await context.apply(kinds.SECRETS.new("{name}-begun"))
+    await anyio.sleep({seconds})
+    await context.apply(kinds.SECRETS.new("{name}-ended"))
+'''
+
+
+@pytest.mark.api_server
+async def test_an_object_stays_until_all_operators_with_one_finalizer_have_ended(
+    api_server: BackgroundServer, client: Client, tmp_path: Path
+) -> None:
+    """The slow one crashes in its teardown and starts again."""
+    config = api_server.write_kubeconfig(tmp_path / "kubeconfig")
+
+    def start(name: str) -> subprocess.Popen[bytes]:
+        options = ["--kubeconfig", str(config), "--no-leader-elect"]
+        with (tmp_path / f"{name}.log").open("a") as log:
+            command = [*COMMAND, "run", f"{name}.py", *options]
+            return subprocess.Popen(command, cwd=tmp_path, stderr=log)
+
+    async def mark(name: str) -> bool:
+        return bool(await client.get(SECRETS, ObjectKey("default", name)))
+
+    for name, seconds in (("fast", 0), ("slow", 3)):
+        (tmp_path / f"{name}.py").write_text(SHARED.format(name=name, seconds=seconds))
+    one = await client.create(CONFIG_MAPS, CONFIG_MAPS.new("one", "default"))
+    fast, slow = start("fast"), start("slow")
+    try:
+        for name in ("fast-seen", "slow-seen"):
+            await eventually(partial(mark, name), within=60)
+        await client.delete(CONFIG_MAPS, key_of(one))
+        for name in ("fast-ended", "slow-begun"):
+            await eventually(partial(mark, name), within=60)
+        slow.kill()
+        slow.wait()
+        await asyncio.sleep(0.5)
+        assert (await client.get(CONFIG_MAPS, key_of(one)))["metadata"]["deletionTimestamp"]
+        slow = start("slow")
+
+        async def gone() -> bool:
+            return await read(client, CONFIG_MAPS, key_of(one)) is None
+
+        await eventually(gone, within=60)
+        assert await mark("slow-ended")
+    finally:
+        for process in (fast, slow):
+            process.kill()
+            process.wait()
+    assert "example.com/shared" in (tmp_path / "fast.log").read_text()

@@ -28,6 +28,7 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 OWNER_INDEX = "owner"
 """The name of the index by `owners_of`."""
 _SERVER_SIDE = frozenset({"managedFields", "resourceVersion", "generation"})
+_HOLDER = "/teardown"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -181,13 +182,42 @@ def _digest(value: Any) -> bytes:
     return blake2b(text, digest_size=16).digest()
 
 
-def finalizers_with(obj: Mapping[str, Any], name: str) -> list[str] | None:
-    """The finalizers with one added; None if it is there."""
-    finalizers = list(obj["metadata"].get("finalizers") or ())
-    return None if name in finalizers else [*finalizers, name]
+def has_finalizer(obj: Mapping[str, Any], name: str) -> bool:
+    """Whether an object has a finalizer."""
+    return name in (obj["metadata"].get("finalizers") or ())
 
 
-def finalizers_without(obj: Mapping[str, Any], name: str) -> list[str] | None:
-    """The finalizers with one removed; None if it is not there."""
-    finalizers = list(obj["metadata"].get("finalizers") or ())
-    return [each for each in finalizers if each != name] if name in finalizers else None
+def hold(resource: Resource, obj: Obj, finalizer: str = "") -> Obj:
+    """What an operator applies as `holder_of`, so that its teardown holds an object by a finalizer.
+
+    Without the finalizer it gives the object up. The API server keeps a finalizer for as long as
+    one of the managers that applied it does. The UID protects other objects of the name, and keeps
+    the server from creating one.
+
+    Args:
+        resource: the kind.
+        obj: the object.
+        finalizer: empty to give it up.
+    """
+    meta = obj["metadata"]
+    body = resource.new(*reversed(key_of(obj)))
+    body["metadata"]["uid"] = meta["uid"]
+    if finalizer:
+        body["metadata"] |= {"finalizers": [finalizer], "resourceVersion": meta["resourceVersion"]}
+    return body
+
+
+def holder_of(operator: str) -> str:
+    """The field manager under which the teardowns of an operator hold objects."""
+    return f"{operator}{_HOLDER}"
+
+
+def holders(obj: Mapping[str, Any], finalizer: str) -> list[str]:
+    """The operators whose teardowns hold an object by a finalizer, as its `managedFields` say."""
+    operators = []
+    for entry in obj["metadata"].get("managedFields") or ():
+        manager, operation = entry.get("manager", ""), entry.get("operation")
+        fields = ((entry.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:finalizers") or {}
+        if operation == "Apply" and manager.endswith(_HOLDER) and f'v:"{finalizer}"' in fields:
+            operators.append(manager.removesuffix(_HOLDER))
+    return operators

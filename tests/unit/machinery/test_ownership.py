@@ -11,9 +11,11 @@ from kueuelib.machinery.ownership import (
     MANAGED_BY,
     Applied,
     claim_problem,
-    finalizers_with,
-    finalizers_without,
     fingerprint,
+    has_finalizer,
+    hold,
+    holder_of,
+    holders,
     owned_child,
 )
 
@@ -77,12 +79,33 @@ def test_a_copy_that_kubectl_keeps_does_not_count() -> None:
     assert fingerprint(plain) != fingerprint(other)
 
 
-def test_finalizers_are_added_and_removed_once() -> None:
-    obj = {"metadata": {"finalizers": ["a"]}}
-    assert finalizers_with(obj, "b") == ["a", "b"]
-    assert finalizers_with(obj, "a") is None
-    assert finalizers_without(obj, "a") == []
-    assert finalizers_without(obj, "b") is None
+def test_only_teardowns_that_were_applied_hold_an_object() -> None:
+    def entry(manager: str, operation: str, name: str) -> dict:
+        fields = {"f:metadata": {"f:finalizers": {f'v:"{name}"': {}}}}
+        return {"manager": manager, "operation": operation, "fieldsV1": fields}
+
+    entries = [
+        entry(holder_of("one"), "Apply", "example.com/a"),
+        entry(holder_of("two"), "Apply", "example.com/b"),
+        entry(holder_of("three"), "Update", "example.com/a"),
+        entry("kubectl", "Apply", "example.com/a"),
+        {"manager": holder_of("four"), "operation": "Apply", "fieldsV1": {"f:data": {}}},
+    ]
+    obj = {"metadata": {"finalizers": ["example.com/a"], "managedFields": entries}}
+    assert holders(obj, "example.com/a") == ["one"]
+    assert has_finalizer(obj, "example.com/a")
+    assert not has_finalizer({"metadata": {}}, "example.com/a")
+
+
+def test_a_hold_names_the_object_and_its_state_so_that_nothing_else_is_written() -> None:
+    meta = {"name": "w", "namespace": "ns", "uid": "u1"}
+    obj = {"metadata": {**meta, "resourceVersion": "7", "labels": {"a": "b"}}}
+    taken = {**meta, "resourceVersion": "7", "finalizers": ["example.com/a"]}
+    assert hold(WIDGETS, obj, "example.com/a")["metadata"] == taken
+    assert hold(WIDGETS, obj)["metadata"] == meta
+
+
+def test_an_object_of_nobody_is_claimed_only_with_adopt() -> None:
     mine = owner()
     assert claim_problem({"metadata": {}}, mine, "boxes", adopt=False)
     assert claim_problem({"metadata": {}}, mine, "boxes", adopt=True) is None

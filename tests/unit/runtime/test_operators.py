@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from kueuelib.errors import ConfigError, FieldError
 from kueuelib.runtime import (
@@ -372,6 +373,8 @@ async def _one(found: Any) -> None:
             lambda app: app.reconciles(Box)(_good).teardown("a.b/c")(_plain),
             "_plain: is not async",
         ),
+        (lambda app: app.reconciles(Box)(_good).teardown(_good), "_good: .*write @....teardown"),
+        (lambda app: app.reconciles(Box)(_good).teardown(adopt="a"), r"write adopt=\['a'\]"),
         (lambda app: app.validates(Box)(_one), "_one: is async; write it as `def _one"),
         (lambda app: app.defaults(Box)(_one), "_one: is async"),
         (lambda app: app.defaults(Box)(lambda: 1), "it gets 1 arguments"),
@@ -543,3 +546,86 @@ async def test_a_change_while_the_status_is_written_is_seen_after_a_settled_resu
     async with running(app, client):
         await client.of(Box).create(box(text="a"))
         await eventually(lambda: texts[-1:] == ["b"])
+
+
+# ---- teardown -----------------------------------------------------------------------------------
+
+
+def ending(name: str, calls: list[str], *arguments: Any, **options: Any) -> Operator:
+    """An operator that notes what is reconciled and torn down."""
+    app = Operator(name)
+
+    @app.reconciles(Box)
+    async def reconcile(found: Box, context: Context) -> None:
+        calls.append(f"{name} {found.name}")
+
+    @reconcile.teardown(*arguments, **options)
+    async def end(found: Box, context: Context) -> None:
+        calls.append(f"{name} ends {found.name}")
+
+    return app
+
+
+async def gone(client: Client, key: ObjectKey = ONE) -> bool:
+    return key not in {one.key for one in await client.of(Box).list()}
+
+
+async def test_a_finalizer_without_a_name_carries_that_of_the_operator(client: Client) -> None:
+    calls: list[str] = []
+    async with running(ending("boxes", calls), client):
+        boxes = client.of(Box)
+        one = await settled(client, await boxes.create(box()))
+        assert one.metadata.finalizers == ("kueuelib.dev/boxes",)
+        await boxes.delete(ONE)
+        await eventually(lambda: gone(client))
+    assert calls[-1] == "boxes ends one"
+
+
+async def test_a_finalizer_that_came_with_the_object_goes_with_the_teardown(client: Client) -> None:
+    calls: list[str] = []
+    async with running(ending("boxes", calls, "a.b/c"), client):
+        boxes = client.of(Box)
+        meta = ObjectMeta(name="one", namespace="default", finalizers=("a.b/c", "x.y/z"))
+        await settled(client, await boxes.create(Box(metadata=meta)))
+        await boxes.delete(ONE)
+
+        async def rest() -> bool:
+            return (await boxes.get(ONE)).metadata.finalizers == ("x.y/z",)
+
+        await eventually(rest)
+    assert calls.count("boxes ends one") == 1
+
+
+async def test_an_operator_that_has_ended_waits_for_the_others_and_is_not_called_again(
+    client: Client,
+) -> None:
+    """Also if one of them is away, and if one sees the object only after it was deleted."""
+    calls: list[str] = []
+    async with running(ending("away", calls, "a.b/c"), client):
+        await settled(client, await client.of(Box).create(box()))
+    async with running(ending("quick", calls, "a.b/c"), client):
+        await client.of(Box).delete(ONE)
+        with capture_logs() as lines:
+            await eventually(lambda: any("operators" in line for line in lines))
+        label = {"metadata": {"labels": {"a": "b"}}}
+        await client.patch(Box.resource, ONE, label, PatchType.MERGE)
+        async with running(ending("late", calls, "a.b/c"), client):
+            await eventually(lambda: "late ends one" in calls)
+        assert not await gone(client)
+    assert calls.count("quick ends one") == 1
+    assert [line["operators"] for line in lines if "operators" in line] == [["away"]]
+    async with running(ending("away", calls, "a.b/c"), client):
+        await eventually(lambda: gone(client))
+    assert calls[-1] == "away ends one"
+
+
+async def test_an_operator_with_a_new_name_takes_over_what_it_held_under_the_old_one(
+    client: Client,
+) -> None:
+    calls: list[str] = []
+    async with running(ending("old", calls, "a.b/c"), client):
+        await settled(client, await client.of(Box).create(box()))
+    async with running(ending("new", calls, "a.b/c", adopt=["old"]), client):
+        await client.of(Box).delete(ONE)
+        await eventually(lambda: gone(client))
+    assert calls[-1] == "new ends one"

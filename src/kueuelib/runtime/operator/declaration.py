@@ -189,6 +189,7 @@ class Operator:
 
         def register(function: Reconcile[Any]) -> Reconciled[Any]:
             made: Reconciled[Any] = Reconciled(
+                self.name,
                 kind,
                 function,
                 owns=owns,

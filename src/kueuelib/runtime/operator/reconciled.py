@@ -116,10 +116,12 @@ class Reconciled(Generic[V]):
         indexes: functions from a raw object to index values, by kind and name.
         metadata_only: kinds of which only the metadata is read.
         finalizer: empty without teardown function.
+        adopt: earlier names of the operator, whose hold of the finalizer it takes over.
     """
 
     def __init__(
         self,
+        operator: str,
         kind: Kind,
         function: Reconcile[V],
         *,
@@ -132,6 +134,7 @@ class Reconciled(Generic[V]):
         workers: int,
         timeout: float | None,
     ) -> None:
+        self._operator = operator
         self.kind = kind
         self.resource = resource_of(kind)
         self.function = function
@@ -166,24 +169,37 @@ class Reconciled(Generic[V]):
         self.workers = workers
         self.timeout = timeout
         self.finalizer = ""
+        self.adopt: frozenset[str] = frozenset()
         self.teardown_function: Reconcile[V] | None = None
 
     def __call__(self, value: V, context: Context) -> Awaitable[Result | None]:
         """Call the reconciler, for example in a test."""
         return self.function(value, context)
 
-    def teardown(self, finalizer: str) -> Callable[[Reconcile[V]], Reconcile[V]]:
+    def teardown(
+        self, finalizer: str = "", *, adopt: Iterable[str] = ()
+    ) -> Callable[[Reconcile[V]], Reconcile[V]]:
         """Register what has to happen before an object of the kind may vanish.
 
         The finalizer is added before the reconciler is first called. It is removed when the
-        function has returned None or a `Result` that does not ask for another look.
+        function has returned None or a `Result` that does not ask for another look. If other
+        operators use the same finalizer, it stays until all of them have ended.
 
         Args:
-            finalizer: for example `example.com/archive`.
+            finalizer: for example `example.com/archive`; `kueuelib.dev/OPERATOR` when empty.
+            adopt: names that this operator had before. Otherwise an object that it held under such
+                a name stays forever.
 
         Raises:
-            ConfigError: the name is not valid, or there is a teardown function already.
+            ConfigError: a name is not valid, or there is a teardown function already.
         """
+        given: object = finalizer
+        if callable(given):
+            name = getattr(given, "__name__", "it")
+            raise ConfigError(name, "is decorated without a call", "write @....teardown()")
+        if isinstance(adopt, str):
+            raise ConfigError("adopt=", f"is {adopt!r}", f"write adopt=[{adopt!r}]")
+        finalizer = finalizer or f"kueuelib.dev/{self._operator}"
         if not _FINALIZER.fullmatch(finalizer):
             raise ConfigError(
                 f"finalizer {finalizer!r}", "is not valid", "write DOMAIN/NAME, in lower case"
@@ -198,6 +214,7 @@ class Reconciled(Generic[V]):
         def register(function: Reconcile[V]) -> Reconcile[V]:
             check_function(function, 2, awaited=True)
             self.finalizer, self.teardown_function = finalizer, function
+            self.adopt = frozenset(adopt)
             return function
 
         return register

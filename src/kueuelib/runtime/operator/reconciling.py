@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -11,14 +12,16 @@ import attrs
 
 from kueuelib.api.forms import typed_of
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.errors import Conflict, InvalidObject, TerminalError
+from kueuelib.errors import Conflict, InvalidObject, NotFound, TerminalError
 from kueuelib.machinery.ownership import (
     MANAGED_BY,
     OWNER_INDEX,
     Applied,
     OfOwner,
-    finalizers_with,
-    finalizers_without,
+    has_finalizer,
+    hold,
+    holder_of,
+    holders,
     owners_of,
 )
 from kueuelib.machinery.store import Delta
@@ -47,6 +50,7 @@ class KindReconciler:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._declared = around.declared
+        self._holds: dict[ObjectKey, tuple[str, bool]] = {}  # UID, and whether it is still held
         self._log = get_logger(f"operator.{around.operator}")
 
     async def reconcile(self, key: ObjectKey) -> Result:
@@ -60,16 +64,18 @@ class KindReconciler:
         declared = self._declared
         obj = self._around.informers[declared.resource].store.get(key)
         if obj is None:
+            self._holds.pop(key, None)
+            self._ended(key, Round())
+            return DONE
+        deleted = "deletionTimestamp" in obj["metadata"]
+        if deleted and not self._is_awaited(key, obj):
             self._ended(key, Round())
             return DONE
         context = Context(self._around, obj)
         try:
-            if "deletionTimestamp" in obj["metadata"]:
-                result = await self._tear_down(context)
-            else:
-                if declared.finalizer and (with_ours := finalizers_with(obj, declared.finalizer)):
-                    context = Context(self._around, await self._write_finalizers(obj, with_ours))
-                result = await self._call(declared.function, context)
+            if declared.finalizer:
+                context = Context(self._around, await self._hold(key, obj))
+            result = await (self._tear_down if deleted else self._run)(context)
         except Conflict as error:
             newest = await self._around.cache.refresh(declared.resource, key)
             changed = newest is not None and newest["metadata"] != obj["metadata"]
@@ -95,16 +101,64 @@ class KindReconciler:
         if (listener := LISTENER.get()) is not None and (told or not repeats.warned(key)):
             listener(kind, key, told.text(kind.kind, key) if told else "")
 
+    def _is_awaited(self, key: ObjectKey, obj: Obj) -> bool:
+        """Whether a deleted object waits for the teardown function."""
+        released = self._holds.get(key) == (obj["metadata"]["uid"], False)
+        return has_finalizer(obj, self._declared.finalizer) and not released
+
+    async def _run(self, context: Context) -> Result:
+        return await self._call(self._declared.function, context)
+
     async def _tear_down(self, context: Context) -> Result:
-        obj = context.obj
-        without = finalizers_without(obj, self._declared.finalizer)
-        if self._declared.teardown_function is None or without is None:
-            return DONE
         result = await self._call(self._declared.teardown_function, context)
         if result.requeue_after or result.rate_limited:
             return result
-        await self._write_finalizers(context.obj, without)
+        await self._release(context.obj)
         return DONE
+
+    async def _hold(self, key: ObjectKey, obj: Obj) -> Obj:
+        """The object, held by the finalizer: one request for each object and process."""
+        finalizer, holding = self._declared.finalizer, (obj["metadata"]["uid"], True)
+        if self._holds.get(key) == holding and has_finalizer(obj, finalizer):
+            return obj
+        held = await self._apply(hold(self._declared.resource, obj, finalizer))
+        self._holds[key] = holding
+        return held
+
+    async def _release(self, obj: Obj) -> None:
+        """Give an object up: its finalizer goes, unless the teardown of another operator holds it.
+
+        A finalizer that came with the object is removed as well.
+        """
+        kind, finalizer = self._declared.resource, self._declared.finalizer
+        answer = await self._apply(hold(kind, obj))
+        if not has_finalizer(answer, finalizer):
+            return
+        key, meta = key_of(answer), answer["metadata"]
+        others = [each for each in holders(answer, finalizer) if each not in self._declared.adopt]
+        self._holds[key] = meta["uid"], False
+        if others:
+            self._log.warning(
+                "other operators hold the finalizer",
+                object_kind=kind.kind,
+                finalizer=finalizer,
+                operators=others,
+                fix="the object stays until they have ended, too; give each its own finalizer",
+            )
+            return
+        rest = [each for each in meta["finalizers"] if each != finalizer]
+        patch = {"metadata": {"finalizers": rest, "resourceVersion": meta["resourceVersion"]}}
+        with suppress(NotFound):
+            client = self._around.client
+            self._around.cache.learn(await client.patch(kind, key, patch, PatchType.MERGE))
+
+    async def _apply(self, body: Obj) -> Obj:
+        by = holder_of(self._around.operator)
+        answer = await self._around.client.patch(
+            self._declared.resource, key_of(body), body, PatchType.APPLY, field_manager=by
+        )
+        self._around.cache.learn(answer)
+        return answer
 
     async def _call(self, function: Any, context: Context) -> Result:
         try:
@@ -124,17 +178,6 @@ class KindReconciler:
             return typed_of(kind, obj)
         except InvalidObject as error:
             raise TerminalError(str(error)) from error
-
-    async def _write_finalizers(self, obj: Obj, names: list[str]) -> Obj:
-        version = obj["metadata"]["resourceVersion"]
-        answer = await self._around.client.patch(
-            self._declared.resource,
-            key_of(obj),
-            {"metadata": {"finalizers": names, "resourceVersion": version}},
-            PatchType.MERGE,
-        )
-        self._around.cache.learn(answer)
-        return answer
 
 
 def controller_for(
