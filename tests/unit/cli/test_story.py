@@ -140,6 +140,22 @@ def test_the_two_watches_may_deliver_in_any_order() -> None:
     assert "job-01 admitted on on-demand" in board.lines
 
 
+def test_a_board_is_settled_while_both_watches_show_one_moment() -> None:
+    board = Board(("job-01",))
+    board.see_job(stored_job(suspend=True))
+    assert board.settled, "it waits, and holds nothing"
+    half = workload(cpus=2)
+    half["status"]["reclaimablePods"] = [{"name": "main", "count": 1}]
+    board.see_workload(half)
+    assert not board.settled, "it has returned a part of what its row asks for"
+    board.see_workload(workload(cpus=2))
+    assert board.settled
+    board.see_job(stored_job(suspend=False, flavor="on-demand", **complete()))
+    assert not board.settled, "it has ended, but its Workload still holds quota"
+    board.see_workload(workload(cpus=2, finished=True))
+    assert board.settled
+
+
 def test_a_failed_job_is_reported() -> None:
     board = played()
     board.rows["job-01"].state = "Running"

@@ -13,7 +13,7 @@ import anyio
 import anyio.abc
 from rich.console import Console
 
-from kueuelib.api.kinds import CLUSTER_QUEUES, JOBS, WORKLOADS
+from kueuelib.api.kinds import JOBS, WORKLOADS
 from kueuelib.api.meta import Obj
 from kueuelib.cli.demo import story
 from kueuelib.cli.demo.screen import Screen, summary
@@ -106,12 +106,8 @@ async def _watch(
 ) -> None:
     """Creates the Jobs and shows what the watches report, until all is done or time is up."""
     cache = Cache(client)
-    for resource, namespace, see in (
-        (JOBS, story.NAMESPACE, board.see_job),
-        (WORKLOADS, story.NAMESPACE, board.see_workload),
-        (CLUSTER_QUEUES, "", board.see_cluster_queue),
-    ):
-        cache.informer(resource, namespace=namespace).add_handler(partial(_tell, see))
+    for resource, see in ((JOBS, board.see_job), (WORKLOADS, board.see_workload)):
+        cache.informer(resource, namespace=story.NAMESPACE).add_handler(partial(_tell, see))
     cache.informer(WORKLOADS, namespace=story.NAMESPACE).add_handler(partial(_tell_end, board))
     deadline = first + GRACE_SECONDS + SECONDS_PER_JOB * jobs
     async with anyio.create_task_group() as tasks:

@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from kueuelib.api.phrases import counted
 from kueuelib.cli.demo.story import QUOTA, Board
 
 COLOURS = {
@@ -24,6 +25,8 @@ COLOURS = {
 WIDE = 114
 """The terminal width at which every cause of a wait fits on one line."""
 PICTURE_WIDTH = 85
+QUIET_SECONDS = 0.3
+"""How long a board stays the same before it is drawn for the picture."""
 
 
 class Screen:
@@ -37,6 +40,8 @@ class Screen:
     def __init__(self, console: Console, *, plain: bool) -> None:
         self._console = console
         self._shown = 0
+        self._moment: list[str] = []
+        self._since = 0.0
         self._best: tuple[tuple[int, int], RenderableType] = ((0, 0), "")
         live = console.is_terminal and not plain
         self._live = Live(console=console, refresh_per_second=8) if live else None
@@ -56,8 +61,12 @@ class Screen:
 
     def show(self, board: Board, seconds: float) -> None:
         """Shows the present state; `seconds` since the first Job."""
-        narrow = draw(board, seconds, PICTURE_WIDTH)
-        self._best = max(self._best, (_variety(board), narrow), key=lambda one: one[0])
+        moment = [str(row) for row in board.rows.values()]
+        if moment != self._moment or not board.settled:
+            self._moment, self._since = moment, seconds
+        elif seconds - self._since >= QUIET_SECONDS:
+            narrow = draw(board, seconds, PICTURE_WIDTH)
+            self._best = max(self._best, (_variety(board), narrow), key=lambda one: one[0])
         if self._live:
             self._live.update(draw(board, seconds, self._console.width))
             return
@@ -66,7 +75,9 @@ class Screen:
         self._shown = len(board.lines)
 
     def picture(self) -> str:
-        """An SVG of the live table at its fullest: with most states and reasons."""
+        """An SVG of the live table at its fullest: with most states and reasons, when nothing
+        changed for a while, so that rows, reasons and use are of one moment.
+        """
         return picture_of(self._best[1])
 
 
@@ -88,7 +99,7 @@ def picture_of(table: RenderableType) -> str:
 def draw(board: Board, seconds: float, width: int) -> RenderableType:
     """The live view: one row per Job, and the use of each flavor; narrow if necessary."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in ("Job", "Queue", "Request", "State", "Flavor", "Why it waits"):
+    for column in ("Job", "Queue", "Request", "State", "Flavor", "Why it waited when last tried"):
         table.add_column(column, no_wrap=True)
     for name in sorted(board.rows):
         row = board.rows[name]
@@ -99,15 +110,19 @@ def draw(board: Board, seconds: float, width: int) -> RenderableType:
 
 
 def _usage(board: Board, seconds: float) -> str:
+    """What the rows above it say together."""
+    holders = [row for row in board.rows.values() if row.holds]
     flavors = []
     for flavor in next(iter(QUOTA.values())):
         limit = sum(each[flavor] for each in QUOTA.values())
-        used = sum(by_flavor.get(flavor, 0) for by_flavor in board.usage.values()) / 1000
+        used = sum(board.usage.get(row.name, {}).get(flavor, 0) for row in holders) / 1000
         flavors.append(f"{flavor}: {used:g} of {limit} CPUs in use")
-    queues = [
-        f"{name}: {pending} pending, {admitted} admitted"
-        for name, (pending, admitted) in sorted(board.queue_counts.items())
-    ]
+    queues = []
+    for name in QUOTA:
+        waiting = sum(row.queue == name and row.waits for row in board.rows.values())
+        having = sum(row.queue == name for row in holders)
+        words = counted(waiting, "waits", "wait"), counted(having, "has quota", "have quota")
+        queues.append(f"{name}: {', '.join(words)}")
     return "\n".join(("", "   ".join([*flavors, f"{seconds:.1f} s"]), "   ".join(queues)))
 
 

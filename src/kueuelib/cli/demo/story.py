@@ -93,6 +93,7 @@ class Row:
 
     Attributes:
         state: `Created`, `Queued`, `Admitted`, `Running`, `Finished` or `Failed`.
+        cpus: that all its pods ask for.
         waited: seconds from the creation of the Workload to its admission, by the API's clock.
         started_at: the server's revision when the Job was first seen without `suspend`.
         admitted_at: the server's revision when its Workload was first seen admitted. The two arrive
@@ -106,12 +107,23 @@ class Row:
     state: str = "Created"
     flavors: str = ""
     note: str = ""
+    cpus: int = 0
     waited: float | None = None
     was_suspended: bool = False
     had_to_wait: bool = False
     selector: Mapping[str, str] = attrs.field(factory=dict)
     started_at: int | None = None
     admitted_at: int | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether it has quota, according to its state."""
+        return self.state in ("Admitted", "Running")
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for quota, according to its state."""
+        return self.state in ("Created", "Queued")
 
 
 @attrs.define
@@ -128,7 +140,6 @@ class Board:
     rows: dict[str, Row] = attrs.field(factory=dict)
     usage: dict[str, dict[str, int]] = attrs.field(factory=dict)
     peak: dict[str, int] = attrs.field(factory=dict)
-    queue_counts: dict[str, tuple[int, int]] = attrs.field(factory=dict)
     leftovers: set[str] = attrs.field(factory=set)
     lines: list[str] = attrs.field(factory=list)
     faults: list[str] = attrs.field(factory=list)
@@ -140,6 +151,16 @@ class Board:
         seen = all(name in self.rows for name in self.wanted)
         return seen and ended and not self.usage and not self.leftovers
 
+    @property
+    def settled(self) -> bool:
+        """Whether the watches of Jobs and Workloads show one moment: what a Job holds is what it
+        asks for, and a Job that waits or has ended holds nothing.
+        """
+        return all(
+            sum(self.usage.get(name, {}).values()) == (1000 * row.cpus if row.holds else 0)
+            for name, row in self.rows.items()
+        )
+
     def see_job(self, obj: Obj) -> None:
         """A Job as a watch delivered it."""
         name = obj["metadata"]["name"]
@@ -148,6 +169,7 @@ class Board:
         cpus = spec["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"]
         row.queue = obj["metadata"]["labels"][QUEUE_LABEL]
         row.request = f"{spec['parallelism']} x {cpus} cpu"
+        row.cpus = spec["parallelism"] * int(cpus)
         status = obj.get("status") or {}
         if spec.get("suspend"):
             row.was_suspended = True
@@ -202,12 +224,6 @@ class Board:
             row.had_to_wait = True
         elif not finished:
             self._move(row, "Queued")
-
-    def see_cluster_queue(self, obj: Obj) -> None:
-        """A ClusterQueue as a watch delivered it."""
-        status = obj.get("status") or {}
-        counts = (status.get("pendingWorkloads", 0), status.get("admittedWorkloads", 0))
-        self.queue_counts[obj["metadata"]["name"]] = counts
 
     def _hold(self, row: Row, admission: Mapping[str, Any], reclaimable: Iterable[Obj]) -> None:
         """Counts quota and checks it against the cohort's limits.
