@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from kueuelib.jobs.declared.declarative import AtMost as AtMost
     from kueuelib.jobs.declared.declarative import Done as Done
     from kueuelib.jobs.declared.declarative import HasCondition as HasCondition
+    from kueuelib.jobs.declared.declarative import Word as Word
     from kueuelib.jobs.declared.declarative import declare as declare
     from kueuelib.jobs.declared.declarative import differs as differs
     from kueuelib.jobs.declared.declarative import enough as enough
@@ -98,8 +99,8 @@ else:
             "merged_all restore restore_all restored_all",
             "kueuelib.jobs.contract.settings": "JobSettings PodSettings QuotaReleaseStrategy",
             "kueuelib.jobs.contract.taken_over": "TakenOver",
-            "kueuelib.jobs.declared.declarative": "AtMost HasCondition Done declare differs "
-            "enough equals every never outdated",
+            "kueuelib.jobs.declared.declarative": "AtMost HasCondition Done Word declare "
+            "differs enough equals every never outdated",
             "kueuelib.jobs.declared.pod_shape": "Pods",
             "kueuelib.jobs.pods.group": "PodGroup",
             "kueuelib.jobs.pods.single": "PodJob",

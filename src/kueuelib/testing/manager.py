@@ -9,7 +9,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from kueuelib.api.kinds import MANAGER_NAMESPACE
-from kueuelib.app.configuration import OFF, Configuration, Health, LeaderElection, Metrics, Webhook
+from kueuelib.app.configuration import (
+    OFF,
+    Configuration,
+    Health,
+    Integrations,
+    LeaderElection,
+    Metrics,
+    Webhook,
+)
 from kueuelib.app.installation import Installation, install, resource_of
 from kueuelib.app.own_manifests import own_webhooks
 from kueuelib.app.own_process import assembler, own_configuration
@@ -34,7 +42,7 @@ DEADLINE = 60.0
 
 @asynccontextmanager
 async def queueing(
-    client: Client, *own: Integration | type[GenericJob[Any]] | Check
+    client: Client, *own: Integration | type[GenericJob[Any]] | Check | str
 ) -> AsyncIterator[None]:
     """Install the queueing system, and run its manager until the block ends.
 
@@ -43,15 +51,21 @@ async def queueing(
     Args:
         client: of the API server, for example the fixture `client`.
         own: job kinds and admission checks, each with its own manager in addition to the bundled
-            one. The CRD of a job kind may be created before or inside the block.
+            one. The CRD of a job kind may be created before or inside the block. A name, such as
+            `pod`, is that of a kind that the bundled manager queues besides Jobs.
 
     Raises:
+        ConfigError: there is no bundled kind of that name.
         Exception: the exception of a failed part, when the block ends.
     """
-    await install(client, Installation(MANAGER_NAMESPACE, _url(port := free_port())), DEADLINE)
+    names = tuple(each for each in own if isinstance(each, str))
+    installation = Installation(MANAGER_NAMESPACE, _url(port := free_port()), frameworks=names)
+    await install(client, installation, DEADLINE)
     version = await queueing_version(client)
-    managers = [await _manager(client, _configuration(port), version, assemble_manager)]
+    managers = [await _manager(client, _configuration(port, *names), version, assemble_manager)]
     for each in own:
+        if isinstance(each, str):
+            continue
         if isinstance(each, Check):
             managers.append(_check_manager(client, version, each))
             continue
@@ -81,8 +95,9 @@ def _url(port: int) -> str:
     return f"https://127.0.0.1:{port}"
 
 
-def _configuration(port: int) -> Configuration:
+def _configuration(port: int, *names: str) -> Configuration:
     return Configuration(
+        integrations=Integrations((*Integrations().frameworks, *names)),
         namespace=MANAGER_NAMESPACE,
         webhook=Webhook(host="127.0.0.1", port=port),
         leader_election=LeaderElection(leader_elect=False),

@@ -19,6 +19,7 @@ from kueuelib.api.meta import Resource
 from kueuelib.app.configuration import KIND, V1BETA2, parse_configuration
 from kueuelib.cli.root import app
 from kueuelib.embedded import ApiServer
+from kueuelib.embedded.cel.conditions import compile_conditions, fulfilled
 from kueuelib.errors import ApiError, ConfigError
 from kueuelib.runtime import Client, kinds
 from kueuelib.simulator.faults import Faults
@@ -33,6 +34,7 @@ COMMANDS = blocks("console", "sh")
 QUEUEING = "kueue.x-k8s.io/"
 SERVED = {each.kind: each for each in vars(kinds).values() if isinstance(each, Resource)}
 NEEDED = {"LocalQueue": {"spec": {"clusterQueue": "any"}}}
+POLICY = "ValidatingAdmissionPolicy"
 _CALL = re.compile(r"(?:^|[|&;] *|bin/|`)(kueuelib(?: +[^|&;#>`\n]+)?)", re.MULTILINE)
 
 
@@ -100,11 +102,32 @@ async def test_objects_pass_the_schemas_and_configurations_are_accepted(
         for crd in all_crds():
             await client.create(kinds.CRDS, crd)
         for found in documents(block):
+            if found.get("kind") == POLICY:  # not served
+                compile_conditions(conditions_of(found))
+                continue
             if found.get("kind") == KIND or not {"spec", "status", "metadata"} & found.keys():
                 check_file(found, tmp_path / "page.yaml")
                 continue
             problems = [await problem(client, each) for each in completed(found)]
             assert "" in problems, "\n".join(problems)
+
+
+def conditions_of(policy: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The expressions of a policy, as conditions with names."""
+    return [{"name": "page", **each} for each in policy["spec"]["validations"]]
+
+
+def test_the_policy_for_kinds_without_suspend_wants_a_queue_in_the_template() -> None:
+    page = ROOT / "docs/kinds-without-suspend.md"
+    found = [
+        each for block in blocks_of(page) if block.language == "yaml" for each in documents(block)
+    ]
+    (policy,) = [each for each in found if each.get("kind") == POLICY]
+    (template,) = [each for each in found if "metadata" in each and "kind" not in each]
+    conditions = compile_conditions(conditions_of(policy))
+    for judged, holds in ((template, True), ({"metadata": {"labels": {}}}, False), ({}, False)):
+        obj = {"spec": {"template": judged}}
+        assert fulfilled(conditions, obj, None, {}) is holds
 
 
 @pytest.mark.parametrize("block", blocks("json"), ids=str)

@@ -9,6 +9,7 @@ import pytest
 from kueuelib import State, submit, wait
 from kueuelib.api.meta import find_condition
 from kueuelib.checks import Ready, check
+from kueuelib.errors import ConfigError
 from kueuelib.runtime import Client, Obj, ObjectKey, kinds
 from kueuelib.testing import (
     eventually,
@@ -31,6 +32,22 @@ async def test_the_failure_of_a_block_is_raised(client: Client) -> None:
     with pytest.raises(LookupError, match="mine"):
         async with queueing(client):
             raise LookupError("mine")
+
+
+async def test_a_bundled_kind_is_enabled_by_its_name(client: Client) -> None:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    labels = {"kueue.x-k8s.io/queue-name": "q"}
+    pod = kinds.PODS.new("one", "default", labels=labels, spec={"containers": [container]})
+    async with queueing(client, "pod"):
+        made = await client.create(kinds.PODS, pod)
+    gates = [gate["name"] for gate in made["spec"]["schedulingGates"]]
+    assert gates == ["kueue.x-k8s.io/admission"]
+
+
+async def test_an_unknown_name_is_refused(client: Client) -> None:
+    with pytest.raises(ConfigError, match="unknown name: pods; use some of: batch/job"):
+        async with queueing(client, "pods"):
+            pass
 
 
 @pytest.mark.api_server(simulate=True)

@@ -28,9 +28,16 @@ from kueuelib.jobs.declared.signs import (
     Outdated,
     Sign,
 )
+from kueuelib.jobs.declared.suspending import NO_FIELD, Word, path_of
 
 _SERVERS = ("apiVersion", "kind", "metadata")
 """Fields that every object has, whatever its schema."""
+
+_FIXES = {
+    "boolean": "write suspend={!r}",
+    "string": "write suspend=Word({!r}, suspended=..., running=...)",
+}
+"""What to write if the field that suspends is of the other type."""
 
 
 @attrs.frozen
@@ -88,10 +95,14 @@ def _mismatch(schema: Obj, argument: str, path: str, values: Sequence[Any]) -> C
         if not below:
             fields = sorted({name for parent in level for name in parent.get("properties") or ()})
             way = ".".join(steps[:index]) or "the object"
-            return CrdMismatch(argument, path, "is not a field of the CRD", _fix(way, step, fields))
+            fix = _fix(way, step, fields, f"; {NO_FIELD}" if argument == "suspend" else "")
+            return CrdMismatch(argument, path, "is not a field of the CRD", fix)
         level = below
-    if argument == "suspend" and all(each.get("type", "boolean") != "boolean" for each in level):
-        return CrdMismatch(argument, path, f"is of type {level[0]['type']}", "give a boolean")
+    wanted = ("string" if values else "boolean") if argument == "suspend" else ""
+    if wanted and all(each.get("type", wanted) != wanted for each in level):
+        other = level[0]["type"]
+        fix = _FIXES.get(other, f"give a {wanted}").format(path)
+        return CrdMismatch(argument, path, f"is of type {other}", fix)
     if all("enum" in each for each in level):
         allowed = list(dict.fromkeys(value for each in level for value in each["enum"]))
         for value in values:
@@ -116,11 +127,10 @@ def _below(schema: Obj, step: str) -> Sequence[Obj]:
     return list(properties.values()) if step == ANY else []
 
 
-def _fix(way: str, step: str, fields: Sequence[str]) -> str:
-    if not fields:
-        return f"{way} has no fields"
-    close = difflib.get_close_matches(step, fields, 1)
-    return f"write {close[0]!r} for {step!r}" if close else f"{way} has {', '.join(fields)}"
+def _fix(way: str, step: str, fields: Sequence[str], otherwise: str) -> str:
+    if close := difflib.get_close_matches(step, fields, 1):
+        return f"write {close[0]!r} for {step!r}"
+    return f"{way} has {', '.join(fields) or 'no fields'}{otherwise}"
 
 
 _Read = tuple[str, str, Sequence[Any]]
@@ -129,7 +139,9 @@ _Read = tuple[str, str, Sequence[Any]]
 
 def _reads(job_type: type[DeclaredJob]) -> Iterator[_Read]:
     declared = job_type.declaration
-    yield "suspend", declared.suspend, ()
+    suspend = declared.suspend
+    words = (suspend.suspended, suspend.running) if isinstance(suspend, Word) else ()
+    yield "suspend", path_of(suspend), words
     for pods in declared.pods:
         yield from _reads_of_pods(pods)
     for argument in ("active", "terminating", "ready", "succeeded", "failed", "skip"):

@@ -12,7 +12,6 @@ from typing import Any
 
 from kueuelib.api.meta import Resource
 from kueuelib.api.names import is_dns1123_label, is_dns1123_subdomain
-from kueuelib.jobs.contract.paths import check_path, steps_of
 from kueuelib.jobs.declared.pod_shape import Pods
 
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
@@ -88,18 +87,6 @@ def check_shapes(pods: Any) -> None:
         if each.when is None and each.template in templates:
             raise ValueError(f"pods[{index}]: the template {each.template!r} is given twice")
         templates |= {each.template} if each.when is None else set()
-
-
-def check_suspend(path: Any) -> None:
-    """Check that users may set the field that suspends.
-
-    Raises:
-        ValueError: they may not.
-    """
-    check_path("suspend", path)
-    first, *rest = steps_of(path)
-    if first != "spec" or not rest:
-        raise ValueError(f"suspend={path!r} is not in the spec; give a path such as spec.suspend")
 
 
 def check_rest(name: Any, validate: Any) -> None:

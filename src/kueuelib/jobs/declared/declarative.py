@@ -37,7 +37,7 @@ from kueuelib.jobs.contract.capabilities import (
 )
 from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet, first_of_templates
 from kueuelib.jobs.contract.integration import Integration, Validate, no_rules
-from kueuelib.jobs.contract.paths import check_path, put, value
+from kueuelib.jobs.contract.paths import check_path, value
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.contract.stopping import (
     begin_stop,
@@ -51,7 +51,6 @@ from kueuelib.jobs.declared.declaration_rules import (
     check_resource,
     check_rest,
     check_shapes,
-    check_suspend,
     check_versions,
 )
 from kueuelib.jobs.declared.pod_counts import AtMost, Done
@@ -75,6 +74,16 @@ from kueuelib.jobs.declared.signs import (
     outdated,
     shows,
 )
+from kueuelib.jobs.declared.suspending import (
+    Suspend,
+    Word,
+    check_suspend,
+    is_suspended,
+    path_of,
+    resume_in_place,
+    suspend_in_place,
+    type_of,
+)
 from kueuelib.runtime.webhook.reviews import shape_with
 
 __all__ = [
@@ -87,6 +96,7 @@ __all__ = [
     "Every",
     "HasCondition",
     "Pods",
+    "Word",
     "declare",
     "differs",
     "enough",
@@ -109,7 +119,7 @@ class Declaration:
     ready: Sign | Sequence[Sign]
     succeeded: Sign | Sequence[Sign]
     failed: Sign | Sequence[Sign]
-    suspend: str = "spec.suspend"
+    suspend: Suspend = "spec.suspend"
     message: str = ""
     priority_class: str = ""
     skip: Sign | Sequence[Sign] = never
@@ -123,12 +133,12 @@ class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
     declaration: ClassVar[Declaration]
 
     def is_suspended(self) -> bool:
-        """Whether the field that suspends is true."""
-        return value(self.object, self.declaration.suspend) is True
+        """Whether the field that suspends says so."""
+        return is_suspended(self.object, self.declaration.suspend)
 
     def suspend(self) -> None:
         """Set the field that suspends."""
-        put(self.object, self.declaration.suspend, True)
+        suspend_in_place(self.object, self.declaration.suspend)
 
     def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
         """Add the infos to the templates and clear the field that suspends."""
@@ -137,7 +147,7 @@ class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
         for slot, info in zip(slots, infos, strict=True):
             slot.merge(info)
             slot.set_count(info.count)
-        put(self.object, self.declaration.suspend, False)
+        resume_in_place(self.object, self.declaration.suspend)
 
     def restore_podsets_info(self, infos: Sequence[PodSetInfo]) -> bool:
         """Put templates and counts back."""
@@ -287,7 +297,7 @@ def declare(
     ready: Sign | Sequence[Sign],
     succeeded: Sign | Sequence[Sign],
     failed: Sign | Sequence[Sign],
-    suspend: str = "spec.suspend",
+    suspend: Suspend = "spec.suspend",
     message: str = "",
     priority_class: str = "",
     skip: Sign | Sequence[Sign] = never,
@@ -307,7 +317,7 @@ def declare(
         ready: shown when as many pods as expected are ready or have succeeded.
         succeeded: shown once the job did what it was made for.
         failed: shown once it failed for good.
-        suspend: the path of the boolean that suspends the job.
+        suspend: the path of the boolean that suspends the job, or a `Word` that does so.
         message: the path of a sentence about the end; without it, the message of the condition
             that shows the end, or a general one.
         priority_class: the path of the name of a PriorityClass; if there is none, the first pod
@@ -374,5 +384,5 @@ def declare(
     made = type(resource.kind, tuple(bases) or (DeclaredJob,), parts)
     return attrs.evolve(
         Integration.of(made, name, validate, allows_prebuilt=allows_prebuilt),
-        shape=shape_with({suspend.removeprefix("."): {"type": "boolean"}}),
+        shape=shape_with({path_of(suspend).removeprefix("."): {"type": type_of(suspend)}}),
     )

@@ -122,9 +122,16 @@ def test_a_path_to_nothing_is_named_with_its_fix(
     assert str(lost).startswith(f"{argument} is not a field of the CRD: {fix}")
 
 
-def test_a_field_that_suspends_is_a_boolean() -> None:
-    (unfit,) = mismatches(kind(suspend="spec.mode"), crd())
-    assert str(unfit) == "suspend='spec.mode' is of type string: give a boolean"
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("spec.mode", "string: write suspend=Word('spec.mode', suspended=..., running=...)"),
+        ("spec.count", "integer: give a boolean"),
+    ],
+)
+def test_a_field_that_suspends_is_a_boolean_or_has_words(path: str, said: str) -> None:
+    (unfit,) = mismatches(kind(suspend=path), crd())
+    assert str(unfit) == f"suspend={path!r} is of type {said}"
 
 
 @pytest.mark.parametrize(

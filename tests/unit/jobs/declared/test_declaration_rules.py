@@ -12,6 +12,7 @@ from kueuelib.api.meta import Resource
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs.declared.declarative import (
     HasCondition,
+    Word,
     declare,
     differs,
     enough,
@@ -22,6 +23,13 @@ from kueuelib.jobs.declared.declarative import (
 from kueuelib.jobs.declared.pod_shape import Pods
 
 RESOURCE = Resource("g.example.com", "v1", "things", "Thing", namespaced=True)
+NO_FIELD = "a kind without a field that suspends: see docs/kinds-without-suspend.md"
+
+
+def word(**changed: Any) -> Word:
+    return Word(**{"path": "spec.state", "suspended": "off", "running": "on", **changed})
+
+
 GOOD: dict[str, Any] = {
     "pods": [Pods("p", "spec.template")],
     "active": "status.active",
@@ -77,7 +85,19 @@ def test_pods_that_cannot_be_are_refused(wrong: dict[str, Any], named: str) -> N
         ({"pods": ["spec.template"]}, "pods[0]='spec.template' is not Pods"),
         ({"pods": [Pods("a"), Pods("a", "spec.t")]}, "pods[1]: the name 'a' is given twice"),
         ({"suspend": "spec.*.suspend"}, "suspend='spec.*.suspend' leads to several fields"),
-        ({"suspend": ""}, "suspend='' is not a path"),
+        ({"suspend": ""}, "suspend='' is not a path such as spec.suspend; " + NO_FIELD),
+        ({"suspend": None}, "suspend=None is not a path such as spec.suspend; " + NO_FIELD),
+        ({"suspend": {"path": "spec.state"}}, "is not a path such as spec.suspend, or Word("),
+        ({"suspend": Word}, "is not a path such as spec.suspend, or Word("),
+        ({"suspend": word(path="status.state")}, "suspend='status.state' is not in the spec"),
+        ({"suspend": word(path="spec.*.state")}, "suspend='spec.*.state' leads to several fields"),
+        ({"suspend": word(suspended="on")}, "suspend: suspended and running are both 'on'"),
+        ({"suspend": word(suspended="")}, "suspend: suspended='' is not a word"),
+        ({"suspend": word(running=" on")}, "suspend: running=' on' is not a word"),
+        (
+            {"suspend": word(suspended=True)},
+            "suspended=True is not a word; for a boolean that suspends write suspend='spec.state'",
+        ),
         ({"suspend": "spec.paused "}, "suspend='spec.paused ' has blanks; write 'spec.paused'"),
         ({"suspend": "status.paused"}, "suspend='status.paused' is not in the spec"),
         ({"suspend": "spec"}, "suspend='spec' is not in the spec"),
