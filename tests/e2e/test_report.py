@@ -69,6 +69,7 @@ def test_the_page_says_what_waits_and_the_smallest_change(users: Users) -> None:
     done = report(users.admin)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("<!DOCTYPE html>\n")
+    assert "<h1>Queues of kueuelib</h1>" in done.stdout
     assert "1 Workload waits" in done.stdout
     assert "raise nominalQuota of flavor on-demand: cpu by 1 (to 3)" in done.stdout
 
@@ -80,6 +81,7 @@ def test_a_user_of_one_namespace_gets_a_page_that_says_what_it_lacks(users: User
     assert "clusterqueues, cohorts, " in done.stdout
     assert "cannot be listed in the whole cluster" in done.stdout
     assert "ns/w" in done.stdout
+    assert re.search(r" from https://127.0.0.1:\d+, namespace ns\.", done.stdout)
 
 
 def test_without_any_rights_one_line_says_what_to_ask_for(users: Users) -> None:

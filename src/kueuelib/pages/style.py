@@ -26,11 +26,13 @@ _DARK = {
 RULES = """
 *{box-sizing:border-box}
 body{margin:0;background:var(--back);color:var(--text);font:15px/1.5 system-ui,sans-serif}
-h1{font-size:26px;line-height:1.25;margin:0 0 4px}
+h1{font-size:26px;line-height:1.25;margin:0 0 4px;overflow-wrap:anywhere}
 h2{font-size:19px;margin:44px 0 4px;padding-top:14px;border-top:1px solid var(--rule)}
 h3{font-size:15px;margin:18px 0 4px}
 h4{font-size:13px;margin:8px 0 2px;color:var(--soft);font-weight:600}
-p{margin:4px 0;max-width:76ch}
+p{margin:4px 0;max-width:76ch;overflow-wrap:anywhere}
+nav{display:flex;flex-wrap:wrap;gap:0 14px}
+nav a{color:inherit}
 .wide{overflow-x:auto;margin:8px 0}
 table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums}
 caption{text-align:left;color:var(--soft);padding:2px 0 4px;white-space:nowrap}
@@ -41,8 +43,21 @@ th{font-weight:600}
 .text{text-align:left}
 details{margin:6px 0}
 summary{cursor:pointer;color:var(--soft);font-size:13px}
+@page{margin:12mm}
+@media print{
+body{max-width:none;padding:0;font-size:12px}
+nav{display:none}
+.wide{overflow:visible}
+table{width:100%;font-size:10px}
+table :is(div,span,summary){font-size:inherit}
+th,td{white-space:normal;padding-right:5px}
+.text{overflow-wrap:anywhere}
+thead th{overflow-wrap:normal}
+tr{break-inside:avoid}
+h2,h3,h4,thead{break-after:avoid}
+}
 """
-"""Text and tables."""
+"""Text and tables. Paper cannot be scrolled to the side, so texts in tables wrap there."""
 
 
 def colours(light: Mapping[str, str], dark: Mapping[str, str]) -> str:

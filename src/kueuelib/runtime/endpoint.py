@@ -35,6 +35,7 @@ class Endpoint:
         fingerprint: equal for two endpoints with the same certificates.
         source: what to name in error messages, for example the kubeconfig's path.
         namespace: the namespace of the context, or empty.
+        context: the name of the context; empty where there are none.
     """
 
     url: str
@@ -47,6 +48,7 @@ class Endpoint:
     fingerprint: str = ""
     source: str = ""
     namespace: str = ""
+    context: str = ""
 
     @property
     def route(self) -> tuple[str | None, ...]:

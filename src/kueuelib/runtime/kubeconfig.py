@@ -173,6 +173,7 @@ class KubeconfigSource:
             fingerprint=fingerprint(url, tls),
             source=self._subject,
             namespace=namespace,
+            context=name,
         )
 
     async def _authenticate(

@@ -189,7 +189,8 @@ async def test_contexts_and_files_are_chosen_as_kubectl_does(serve, write, tmp_p
     env = {"KUBECONFIG": paths}
     assert (await ask(find_source(env=env)))["token"] == "Bearer one"
     assert (await ask(find_source(context="d", env=env)))["token"] == "Bearer three"
-    assert (await find_source(env=env).load()).namespace == "n"
+    endpoint = await find_source(env=env).load()
+    assert (endpoint.context, endpoint.namespace) == ("c", "n")
 
 
 def plugin(tmp_path: Path, token_file: Path, expires: str = "") -> dict[str, Any]:
@@ -287,7 +288,8 @@ async def test_a_pod_uses_its_service_account(serve, pki, write, clock):
         token.write_text("renewed")
         clock.at += 61
         assert (await client.get(JOBS, ObjectKey("ns", "a")))["token"] == "Bearer renewed"
-        assert (await client.transport.endpoint()).namespace == "team"
+        endpoint = await client.transport.endpoint()
+        assert (endpoint.context, endpoint.namespace) == ("", "team")
     token.unlink()
     with pytest.raises(ConfigError, match="there is no token"):
         await source.load()

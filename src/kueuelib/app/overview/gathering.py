@@ -45,12 +45,14 @@ class Facts:
         why_told: why the engine cannot decide; empty when it can.
         settings: the manager's settings for decisions.
         now: when it was read, in seconds since the epoch.
+        source: the name of the cluster, its address, and a namespace if only that was read.
     """
 
     cluster: Cluster
     why_told: str
     settings: Settings
     now: float
+    source: tuple[str, ...] = ()
 
     @property
     def world(self) -> World:
@@ -102,6 +104,7 @@ def overview_of(facts: Facts, changes: int = 0) -> Overview:
         evictions=evictions_of(facts.cluster.world.workloads.values(), MOST_EVICTIONS),
         decided=listing.decided,
         notes=(*listing.notes, *_policies(facts.settings)),
+        source=facts.source,
     )
 
 

@@ -62,6 +62,16 @@ class Place:
     running: int
     problem: str = ""
 
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits or runs here, nothing is lent, and nothing is wrong."""
+        return not (
+            self.waiting
+            or self.running
+            or self.problem
+            or any(use.own or use.borrowed or use.lent or use.waiting for use in self.uses)
+        )
+
 
 @attrs.frozen
 class Tree:
@@ -160,6 +170,7 @@ class Overview:
         evictions: the last ones, the latest first.
         decided: whether verdicts and amounts are the engine's; otherwise a manager wrote them.
         notes: what was not read, and what follows from that.
+        source: the name of the cluster, its address, and a namespace if only that was read.
     """
 
     now: float
@@ -169,3 +180,4 @@ class Overview:
     evictions: tuple[Eviction, ...]
     decided: bool
     notes: tuple[str, ...]
+    source: tuple[str, ...] = ()

@@ -10,9 +10,13 @@ from kueuelib.api.phrases import some
 from kueuelib.api.quantity import format_amount
 from kueuelib.pages.markup import Markup, Node, join, tag
 from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.simulator.figures import shown
+from kueuelib.simulator.report import readable
 
 MOST_NAMES = 3
 """Objects that a cell names before it counts them."""
+MOST_DIGITS = 7
+"""The longest amount that is not rounded; what members of a cohort lend has any value."""
 NONE = tag("span", "-", class_="soft")
 
 
@@ -31,8 +35,11 @@ def age(at: float | None, now: float | None) -> Markup:
 
 
 def amount(pair: FlavorResource, value: int) -> str:
-    """An amount of a resource as in manifests."""
-    return format_amount(pair.resource, value)
+    """An amount of a resource as in manifests, or rounded if that has too many digits."""
+    exact = format_amount(pair.resource, value)
+    if len(exact) <= MOST_DIGITS:
+        return exact
+    return readable.amount(shown(pair.resource, value), pair.resource)
 
 
 def names(keys: Sequence[ObjectKey]) -> str:

@@ -23,7 +23,6 @@ from kueuelib.pages.style import RULES, colours
 
 _LIGHT = {"lend": "#7a4fbf", "wait": "#8a929c", "none": "#ffffff", "alert": "#a40e26"}
 _DARK = {"lend": "#b795ee", "wait": "#8b94a1", "none": "#14171c", "alert": "#ff8f8f"}
-_TITLE = "Queues"
 _AWAITS = "Workloads that wait for admission checks"
 _SKIP = "Skip to the Workloads that wait"
 
@@ -139,19 +138,24 @@ def page(view: View, now: float, live: str = "") -> str:
         "body",
         tag("a", _SKIP, href="#waits", class_="skip"),
         quota.patterns(),
-        _header(inner, view.facts.now, live=bool(live)),
+        _header(inner, view.facts, live=bool(live)),
         main,
         tag("footer", tag("p", _footer(live=bool(live)), class_="soft")),
         dialog if live else "",
         tag("script", Markup(SCRIPT)),
         data_live=live or None,
     )
-    return document(_TITLE, body, style=STYLE, policy=POLICY)
+    return document(_title(view.facts), body, style=STYLE, policy=POLICY)
 
 
-def _header(inner: Mapping[str, Markup], now: float, *, live: bool) -> Markup:
-    moment = format_time(now)
-    read = tag("p", "Read at ", tag("span", moment, id="read"), ".", class_="soft")
+def _title(facts: Overview) -> str:
+    return f"Queues of {facts.source[0]}" if facts.source else "Queues"
+
+
+def _header(inner: Mapping[str, Markup], facts: Overview, *, live: bool) -> Markup:
+    moment = format_time(facts.now)
+    where = f" from {', '.join(facts.source[1:])}." if facts.source[1:] else "."
+    read = tag("p", "Read at ", tag("span", moment, id="read"), where, class_="soft")
     links = (
         ("quota", "Quota"),
         ("waits", "Waiting"),
@@ -171,7 +175,7 @@ def _header(inner: Mapping[str, Markup], now: float, *, live: bool) -> Markup:
     )
     return tag(
         "header",
-        tag("h1", _TITLE),
+        tag("h1", _title(facts)),
         tag("div", inner["summary"], id="summary"),
         read,
         tag("ul", inner["notes"], id="notes", class_="notes", aria_label="Notes"),

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from kueuelib.api.phrases import counted
 from kueuelib.app.overview.trees import COHORT
 from kueuelib.app.overview.values import Place, QuotaUse, Tree
-from kueuelib.cli.report.cells import amount
+from kueuelib.cli.report.cells import amount, lines
 from kueuelib.cli.report.parts import Part, identifier, table
 from kueuelib.pages.markup import Markup, Node, join, number, tag
 
@@ -26,6 +26,7 @@ _HEAD = (
     ("Free", ""),
     ("Waiting", ""),
 )
+_OTHERS = "alone"
 KINDS = (
     ("own", "own: used of its own quota"),
     ("borrowed", "borrowed: used beyond its own quota"),
@@ -36,24 +37,62 @@ KINDS = (
 
 
 def trees(all_trees: Iterable[Tree]) -> Iterator[Part]:
-    """A section for each tree; ClusterQueues without a cohort share one."""
-    alone: list[Place] = []
+    """A section for each tree; ClusterQueues without a cohort, and idle trees, share one."""
+    others: list[Place] = []
     for tree in all_trees:
-        if tree.places[0].kind == COHORT:
+        if tree.places[0].kind == COHORT and not all(place.idle for place in tree.places):
             yield _section(f"Cohort {tree.name}", identifier("tree", tree.name), tree.places)
         else:
-            alone += tree.places
-    if alone:
-        yield _section("ClusterQueues without a cohort", "alone", alone)
+            others += tree.places
+    if others:
+        idle = any(place.kind == COHORT for place in others)
+        title = "ClusterQueues without a cohort" + idle * ", and idle cohorts"
+        yield _section(title, _OTHERS, others)
 
 
-def _section(title: str, name: str, places: Iterable[Place]) -> Part:
-    rows = [row for place in places for row in _rows(name, place)]
+def _section(title: str, name: str, places: Sequence[Place]) -> Part:
+    idle, rows = list[Place](), list[Part]()
+    for place in places:
+        if place.idle and (place.depth or name == _OTHERS):
+            idle.append(place)
+        else:
+            rows += _rows(name, place)
+    if idle:
+        rows.append(_folded(f"{name}/idle", idle, more=bool(rows)))
     return table(name, title, f"Quota of {title}", _HEAD, rows, kind="quotas")
 
 
+def _folded(name: str, places: Sequence[Place], *, more: bool) -> Part:
+    """One row for all places where nothing happens; it is open if it is the only one."""
+    word = "more " if more else ""
+    cohorts = sum(place.kind == COHORT for place in places)
+    counts = (
+        counted(count, f"{word}{kind}")
+        for count, kind in ((cohorts, "cohort"), (len(places) - cohorts, "queue"))
+        if count
+    )
+    summary = tag("summary", f"{' and '.join(counts)}: nothing waits, nothing runs")
+    content = tag("details", summary, lines(map(_owned, places)), open=None if more else "")
+    head = tag(
+        "th", content, scope="row", colspan=f"{len(_HEAD)}", class_="text idle", role="rowheader"
+    )
+    return Part(name, tag("tr", head, id=name, role="row"))
+
+
+def _owned(place: Place) -> str:
+    """A place with its quota."""
+    quota = (
+        f"{use.pair.flavor}: {amount(use.pair, use.nominal)} {use.pair.resource}"
+        for use in place.uses
+        if use.nominal
+    )
+    kind = "cohort " if place.kind == COHORT else ""
+    return f"{kind}{place.name}: {'; '.join(quota) or 'no quota'}"
+
+
 def _rows(tree: str, place: Place) -> Iterator[Part]:
-    for at, use in enumerate(place.uses or (None,)):
+    uses = [use for use in place.uses if use != QuotaUse(use.pair)]
+    for at, use in enumerate(uses or (None,)):
         pair = () if use is None else use.pair
         name = f"{tree}/{identifier(place.kind, place.name, *pair)}"
         head = tag(
@@ -84,6 +123,8 @@ def _name(place: Place, *, again: bool) -> Iterator[Node]:
     level = tag("span", f", level {place.depth + 1}", class_="hidden")
     counts = f"{counted(place.running, 'runs', 'run')}, {counted(place.waiting, 'waits', 'wait')}"
     yield join(level, tag("div", counts, class_="soft"))
+    if zeros := [str(use.pair) for use in place.uses if use == QuotaUse(use.pair)]:
+        yield tag("div", "no quota and no use: ", ", ".join(zeros), class_="soft")
     if place.problem:
         yield tag("div", "⚠ ", place.problem, class_="problem")
 

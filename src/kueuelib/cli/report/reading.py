@@ -35,6 +35,7 @@ class Read:
         resources: all requested kinds.
         settings: the manager's settings for decisions.
         notes: where they are from.
+        source: the name of the cluster, its address, and a namespace if only that was read.
     """
 
     near: Lists
@@ -42,6 +43,7 @@ class Read:
     resources: Sequence[Resource]
     settings: Settings
     notes: tuple[str, ...]
+    source: tuple[str, ...]
 
     def facts(self, lists: Lists, now: float, decoder: Decode = decode) -> Facts:
         """The facts in later lists of the same kinds.
@@ -53,7 +55,8 @@ class Read:
         """
         facts = facts_of(lists, self.unseen, self.settings, now, decoder)
         notes = (*facts.cluster.notes, *self.notes)
-        return attrs.evolve(facts, cluster=attrs.evolve(facts.cluster, notes=notes))
+        cluster = attrs.evolve(facts.cluster, notes=notes)
+        return attrs.evolve(facts, cluster=cluster, source=self.source)
 
 
 async def read(client: Client, namespace: str, given: Configuration | None = None) -> Read:
@@ -82,4 +85,8 @@ async def read(client: Client, namespace: str, given: Configuration | None = Non
             fix += ", or name a namespace with -n"
         raise KueuelibError(f"neither ClusterQueues nor Workloads may be listed: {why}; {fix}")
     running = await running_configuration(client, given)
-    return Read(near, unseen, resources, engine_settings(running.configuration), running.notes)
+    endpoint = await client.transport.endpoint()
+    scope = f"namespace {namespace}" if unseen and namespace else ""
+    source = tuple(filter(None, (endpoint.context, endpoint.url, scope)))
+    settings = engine_settings(running.configuration)
+    return Read(near, unseen, resources, settings, running.notes, source)

@@ -31,7 +31,6 @@ _DASHES = ("none", "7 3", "2 3", "9 3 2 3", "4 4", "12 4", "1 4", "6 2 2 2")
 _RULES = """
 main{max-width:1000px;margin:0 auto;padding:24px 20px 64px}
 .soft,figure p,nav{color:var(--soft);font-size:13px}
-nav a{color:inherit;margin-right:14px;white-space:nowrap}
 figure{margin:8px 0 20px}
 svg[role=img]{display:block;width:100%;height:auto;max-width:960px}
 svg text{font:12px system-ui,sans-serif;fill:var(--soft)}
@@ -54,11 +53,11 @@ svg text{font:12px system-ui,sans-serif;fill:var(--soft)}
 
 _PRINT = """
 main{max-width:none;padding:0}
-nav,summary{display:none}
-figure,tr,h2,h3,h4{break-inside:avoid}
-h2,h3,h4,.soft,.legend{break-after:avoid}
-.heat td{print-color-adjust:exact}
-.wide{overflow:visible}
+summary{display:none}
+figure{break-inside:avoid}
+.soft,.legend{break-after:avoid}
+.heat thead th:not(.text){writing-mode:vertical-rl;vertical-align:bottom;text-align:left}
+.heat td{min-width:0;padding:2px;print-color-adjust:exact}
 """
 
 

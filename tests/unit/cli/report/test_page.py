@@ -19,6 +19,7 @@ from kueuelib.app.explaining.waiting import decided, smallest_of
 from kueuelib.app.overview.gathering import explained, overview_of
 from kueuelib.app.overview.values import QuotaUse, Threat
 from kueuelib.cli.report.board import next_to_explain, state_of, with_change
+from kueuelib.cli.report.cells import amount
 from kueuelib.cli.report.command import text_of
 from kueuelib.cli.report.explanation import explanation
 from kueuelib.cli.report.page import POLICY, SCRIPT, STYLE, View, page
@@ -31,6 +32,7 @@ from kueuelib.testing.builders import (
     make_check,
     make_cluster_queue,
     make_cohort,
+    make_flavor,
     make_local_queue,
 )
 
@@ -136,6 +138,72 @@ def test_it_shows_quota_queues_holders_and_evictions(root: ET.Element) -> None:
     assert "only for 1 Workload, starting with the first of each queue" in ET.tostring(
         root, "unicode"
     )
+
+
+def test_queues_where_nothing_happens_share_one_row(root: ET.Element) -> None:
+    _, *others = rows(root, "alone")
+    assert others == [["1 queue: nothing waits, nothing runsc: f: 4 cpu"]]
+    (folded,) = [one for one in root.iter("details") if "nothing runs" in (one[0].text or "")]
+    assert folded.get("open") == "", "nothing else is in this table"
+
+
+def test_idle_queues_and_idle_trees_are_counted_and_named() -> None:
+    found = world()
+    for number in range(12):
+        queue = make_cluster_queue(f"idle-{number}", {"f": {"cpu": 1, "memory": "2Gi"}})
+        found = found.with_cluster_queue(queue)
+    for name in ("d", "e"):
+        queue = make_cluster_queue(name, {"f": {"cpu": 2}}, cohort="archive")
+        found = found.with_cluster_queue(queue)
+    held = make_cluster_queue("held", {"f": {"cpu": 1}}, stopPolicy="Hold", cohort="archive")
+    root = parsed(text_of(facts(found), 0))
+    sections = [one.text for one in root.iter("h3") if (one.text or "").startswith("C")]
+    assert sections == [
+        "Cohort company",
+        "ClusterQueues without a cohort, and idle cohorts",
+        *("ClusterQueue a", "ClusterQueue b"),
+    ]
+    ((cell,),) = rows(root, "alone")[1:]
+    assert cell.startswith("1 cohort and 15 queues: nothing waits, nothing runs")
+    assert "cohort archive: f: 4 cpu" in cell
+    assert "idle-11: f: 1 cpu; f: 2Gi memory" in cell
+    root = parsed(text_of(facts(found.with_cluster_queue(held)), 0))
+    shown = rows(root, "tree/archive")
+    assert shown[1][4:] == ["5", "0", "0", "0", "5", "0"], "the cohort itself stays"
+    assert shown[2][0].startswith("held, level 20 run, 0 wait⚠ ")
+    assert shown[3:] == [
+        ["2 more queues: nothing waits, nothing runsd: f: 2 cpue: f: 2 cpu"],
+    ]
+
+
+def test_a_quota_of_nothing_has_no_row_of_zeros() -> None:
+    queue = make_cluster_queue("a", {"f": {"cpu": 4}, "g": {"cpu": 0}}, cohort="company")
+    found = world().with_flavor(make_flavor("g")).with_cluster_queue(queue)
+    root = parsed(text_of(facts(found), 0))
+    mine = [row for row in rows(root, "quota") if row[0].startswith("a")]
+    assert [row[1:3] for row in mine] == [["f", "cpu"]]
+    assert mine[0][0].endswith("no quota and no use: g/cpu")
+
+
+def test_the_page_names_its_cluster() -> None:
+    known = attrs.evolve(facts(), source=("prod", "https://10.0.0.1", "namespace ns"))
+    root = parsed(text_of(known, 0))
+    assert root.findtext("head/title") == root.findtext(".//h1") == "Queues of prod"
+    assert "from https://10.0.0.1, namespace ns." in "".join(root.itertext())
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "text"),
+    [
+        ("memory", 32 * 2**30, "32Gi"),
+        ("memory", 17_289_295_102, "16.1Gi"),
+        ("cpu", 3166, "3166m"),
+        ("cpu", 12_345_678, "12,346"),
+        ("example.com/licence", 1_234_567, "1234567"),
+    ],
+)
+def test_amounts_have_few_digits(resource: str, value: int, text: str) -> None:
+    assert amount(FlavorResource("f", resource), value) == text
 
 
 def test_a_narrow_page_says_what_every_amount_is(root: ET.Element) -> None:
