@@ -6,9 +6,21 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from real_plane import lacking, real_cluster
-from rest import JOBS, WORKLOADS, Obj, Rest, condition, eventually, job, queues
+from rest import (
+    JOBS,
+    KUEUE,
+    WORKLOADS,
+    Obj,
+    Rest,
+    condition,
+    eventually,
+    is_true,
+    job,
+    queues,
+)
 from test_doctor_alive import embedded_cluster
 from warm import kueuelib
 
@@ -173,3 +185,147 @@ def test_a_job_of_another_cluster_waits(cluster: LocalCluster, rest: Rest) -> No
     text = "this version has no dispatch to other clusters (MultiKueue), requested by managedBy of"
     assert f"it will wait: {text} the Job" in warning
     assert_waits(rest, "Job", "away", "Misconfigured", f"{text} the Workload")
+
+
+FLAVORS, CLUSTER_QUEUES = f"{KUEUE}/resourceflavors", f"{KUEUE}/clusterqueues"
+PLACED = {
+    "levels": ["example.com/rack", "kubernetes.io/hostname"],
+    "slices": [
+        {
+            "domainCount": 2,
+            "valuesPerLevel": [
+                {"universal": "r1"},
+                {"individual": {"prefix": "node-", "roots": ["1", "2"]}},
+            ],
+            "podCounts": {"individual": [1, 2]},
+        }
+    ],
+}
+DOMAINS = [{"values": ["r1", f"node-{number}"], "count": number} for number in (1, 2)]
+
+
+def workload(name: str, **pod_set: Obj) -> Obj:
+    template = job("any", seconds=600)["spec"]["template"]
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
+        "metadata": {"name": name},
+        "spec": {
+            "queueName": "team",
+            "podSets": [{"name": "main", "count": 3, "template": template, **pod_set}],
+        },
+    }
+
+
+def test_a_workload_asks_by_its_topology_request(cluster: LocalCluster, rest: Rest) -> None:
+    queues(rest, cpu=3)
+    asked = {"required": "example.com/rack", "podIndexLabel": "index"}
+    made = workload("rack", topologyRequest=asked)
+    kept = rest.create(f"{WORKLOADS}?fieldValidation=Strict", made)
+    assert kept["spec"]["podSets"][0]["topologyRequest"] == asked
+    (warning,) = rest.warnings
+    text = f"{NO_TOPOLOGY} topologyRequest.required of pod set main"
+    assert f"it will wait: {text}" in warning
+
+    def waits() -> bool:
+        reserved = condition(rest.get(f"{WORKLOADS}/rack"), "QuotaReserved")
+        return (reserved["reason"], reserved["message"]) == ("NoMatchingFlavor", text)
+
+    eventually(waits)
+    options = ("--kubeconfig", cluster.kubeconfig)
+    told = kueuelib("explain", "workload/rack", *options).stdout
+    assert f"It waits: NoMatchingFlavor: {text}" in told
+    rest.create(WORKLOADS, workload("ranks", topologyRequest={"podIndexLabel": "index"}))
+    assert rest.warnings == []
+    eventually(lambda: is_true(rest.get(f"{WORKLOADS}/ranks"), "QuotaReserved"))
+
+
+def test_a_flavor_with_a_topology_makes_its_queues_inactive(
+    cluster: LocalCluster, rest: Rest
+) -> None:
+    queues(rest, cpu=3)
+    labels = {"nodeLabels": {"example.com/pool": "a"}}
+    made = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "ResourceFlavor",
+        "metadata": {"name": "racks"},
+        "spec": {"topologyName": "default", **labels},
+    }
+    rest.create(f"{FLAVORS}?fieldValidation=Strict", made)
+    (warning,) = rest.warnings
+    assert "requested by spec.topologyName of the ResourceFlavor" in warning
+    assert rest.get(f"{FLAVORS}/racks")["spec"] == made["spec"]
+    old = FLAVORS.replace("v1beta2", "v1beta1")
+    assert rest.get(f"{old}/racks")["spec"] == made["spec"]
+    with pytest.raises(httpx.HTTPStatusError, match="immutable once it is set"):
+        rest.merge(f"{FLAVORS}/racks", {"spec": {"topologyName": "other"}})
+
+    (queue,) = rest.items(CLUSTER_QUEUES)
+    group = queue["spec"]["resourceGroups"][0]
+    group["flavors"].append({**group["flavors"][0], "name": "racks"})
+    rest.replace(f"{CLUSTER_QUEUES}/{queue['metadata']['name']}", queue)
+    rest.create(JOBS, job("plain", seconds=600))
+    text = 'Can\'t admit new workloads: there is no Topology "default" for TAS flavor "racks".'
+
+    def inactive() -> bool:
+        active = condition(rest.items(CLUSTER_QUEUES)[0], "Active")
+        return (active["status"], active["reason"], active["message"]) == (
+            *("False", "TopologyNotFound"),
+            text,
+        )
+
+    eventually(inactive)
+    told = kueuelib("explain", "job/plain", "--kubeconfig", cluster.kubeconfig).stdout
+    problem = 'ResourceFlavor racks: spec.topologyName is "default", but this version has no'
+    assert f"{problem} topology-aware scheduling" in told
+    found = kueuelib("doctor", "--kubeconfig", cluster.kubeconfig).stdout
+    assert "error: ResourceFlavor racks (flavor-topology)" in found
+    assert rest.get(f"{JOBS}/plain")["spec"]["suspend"]
+    queue = rest.items(CLUSTER_QUEUES)[0]
+    queue["spec"]["resourceGroups"][0]["flavors"].pop()
+    rest.replace(f"{CLUSTER_QUEUES}/{queue['metadata']['name']}", queue)
+    eventually(lambda: not rest.get(f"{JOBS}/plain")["spec"]["suspend"])
+
+
+def test_what_another_manager_has_placed_keeps_its_places(
+    cluster: LocalCluster, rest: Rest
+) -> None:
+    """As if it was stored before a takeover, and then written in both versions."""
+    queues(rest, cpu=3)
+    rest.create(WORKLOADS, workload("placed", topologyRequest={"required": "example.com/rack"}))
+    (queue,) = rest.items(CLUSTER_QUEUES)
+    flavor = queue["spec"]["resourceGroups"][0]["flavors"][0]["name"]
+    now = "2026-01-01T00:00:00Z"
+    held = {"type": "QuotaReserved", "status": "True", "reason": "QuotaReserved", "message": ""}
+    assignment = {
+        "name": "main",
+        "count": 3,
+        "flavors": {"cpu": flavor},
+        "resourceUsage": {"cpu": "3"},
+        "topologyAssignment": PLACED,
+        "delayedTopologyRequest": "Ready",
+    }
+    status = {
+        "conditions": [{**held, "lastTransitionTime": now}],
+        "admission": {
+            "clusterQueue": queue["metadata"]["name"],
+            "podSetAssignments": [assignment],
+        },
+        "unhealthyNodes": [{"name": "node-1"}],
+    }
+    rest.merge(f"{WORKLOADS}/placed/status", {"status": status})
+    eventually(lambda: is_true(rest.get(f"{WORKLOADS}/placed"), "Admitted"))
+    old = WORKLOADS.replace("v1beta2", "v1beta1")
+    seen = rest.get(f"{old}/placed")
+    (place,) = seen["status"]["admission"]["podSetAssignments"]
+    assert place["topologyAssignment"] == {"levels": PLACED["levels"], "domains": DOMAINS}
+    seen["metadata"]["labels"] = {"seen": "true"}
+    rest.replace(f"{old}/placed", seen)
+    stored = rest.get(f"{WORKLOADS}/placed")
+    assert stored["metadata"]["labels"]["seen"] == "true"
+    assert stored["status"]["admission"]["podSetAssignments"] == [assignment]
+    assert stored["status"]["unhealthyNodes"] == [{"name": "node-1"}]
+    asked = stored["spec"]["podSets"][0]["topologyRequest"]
+    assert asked == {"required": "example.com/rack"}
+    found = kueuelib("doctor", "--kubeconfig", cluster.kubeconfig).stdout
+    assert "it holds quota, without what it asks for" in found

@@ -19,6 +19,7 @@ import attrs
 
 from kueuelib.api.crd_parts import Rule
 from kueuelib.api.kinds import V1BETA1, V1BETA2
+from kueuelib.api.topology_rules import PLACEMENT, TOPOLOGY_NAME
 from kueuelib.api.words import LIST_LIMIT
 
 FORBIDDEN: Final = "FieldValueForbidden"
@@ -195,6 +196,7 @@ _CLUSTER_QUEUE: Final = (
 
 _FLAVOR: Final = (
     _label_keys("spec.nodeLabels"),
+    *TOPOLOGY_NAME,
     *_tolerations("spec.tolerations"),
 )
 
@@ -390,6 +392,6 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "LocalQueue": _WEIGHT_AND_QUEUE,
     "ResourceFlavor": _FLAVOR,
     "AdmissionCheck": _CHECK,
-    "Workload": (*_POD_SETS, *_PRIORITY, *_STATUS, *_FIXED),
+    "Workload": (*_POD_SETS, *_PRIORITY, *_STATUS, *PLACEMENT, *_FIXED),
 }
 """The rules of each kind, with the field names of `v1beta2`."""

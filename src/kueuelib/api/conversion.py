@@ -10,10 +10,11 @@ What has no counterpart stays under its old name, as an unknown field of the oth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from kueuelib.api.kinds import KUEUE, V1BETA2, VERSIONS
 from kueuelib.api.meta import Obj
+from kueuelib.api.topology_encoding import domains_of, slices_of
 from kueuelib.errors import FieldError, InvalidObject
 
 _Step = Callable[[Obj], None]
@@ -173,6 +174,7 @@ def _workload_up(obj: Obj) -> None:
     _past_seconds(
         obj, "accumulatedPastExexcutionTimeSeconds", "accumulatedPastExecutionTimeSeconds"
     )
+    _placements(obj, "domains", "slices", slices_of)
 
 
 def _workload_down(obj: Obj) -> None:
@@ -190,6 +192,33 @@ def _workload_down(obj: Obj) -> None:
     _past_seconds(
         obj, "accumulatedPastExecutionTimeSeconds", "accumulatedPastExexcutionTimeSeconds"
     )
+    _placements(obj, "slices", "domains", domains_of)
+
+
+def _placements(
+    obj: Obj, old: str, new: str, translated: Callable[[Any, Any], list[Obj] | None]
+) -> None:
+    """Translates the domains of topology assignments."""
+    status = obj.get("status")
+    admission = status.get("admission") if isinstance(status, dict) else None
+    assignments = admission.get("podSetAssignments") if isinstance(admission, dict) else None
+    if isinstance(status, dict) and isinstance(admission, dict) and isinstance(assignments, list):
+        made = [_placement(one, old, new, translated) for one in assignments]
+        if made != assignments:
+            obj["status"] = {**status, "admission": {**admission, "podSetAssignments": made}}
+
+
+def _placement(
+    one: Any, old: str, new: str, translated: Callable[[Any, Any], list[Obj] | None]
+) -> Any:
+    placed = one.get("topologyAssignment") if isinstance(one, dict) else None
+    if not isinstance(placed, dict) or old not in placed or new in placed:
+        return one
+    domains = translated(placed.get("levels"), placed[old])
+    if domains is None:
+        return one
+    rest = {name: value for name, value in placed.items() if name != old}
+    return {**one, "topologyAssignment": {**rest, new: domains}}
 
 
 def _pop_text(obj: Obj, name: str) -> str:

@@ -39,7 +39,8 @@ from kueuelib.api.kueue import (
 from kueuelib.api.meta import KubeObject, Obj
 from kueuelib.api.names import POD_PRIORITY_CLASS_SOURCE, WORKLOAD_PRIORITY_CLASS_SOURCE
 from kueuelib.api.patterns import OPTIONAL_SUBDOMAIN
-from kueuelib.api.schema import object_schema
+from kueuelib.api.schema import object_schema, struct_schema
+from kueuelib.api.topology import WRITTEN_LIMIT, TopologyDomain
 
 
 @attrs.frozen
@@ -198,6 +199,15 @@ def _workload_v1beta1(properties: Obj) -> None:
         "description": "Which kind of class the priority came from.",
     }
     status = properties["status"]
+    placed = node(status, "admission.podSetAssignments[].topologyAssignment")
+    placed["required"] = ["levels", "domains"]
+    del placed["properties"]["slices"]
+    placed["properties"]["domains"] = {
+        "type": "array",
+        "maxItems": WRITTEN_LIMIT,
+        "items": struct_schema(TopologyDomain),
+        "description": "The domains.",
+    }
     past = {
         "accumulatedPastExecutionTimeSeconds": "accumulatedPastExexcutionTimeSeconds",  # upstream's
     }

@@ -11,8 +11,10 @@ from typing import Any, Final
 
 import attrs
 
+from kueuelib.api.codec import encode
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj, annotations_of, labels_of
+from kueuelib.api.topology import TopologyRequest
 
 TOPOLOGY: Final = "topology-aware scheduling"
 SLICES: Final = "elastic jobs by workload slices"
@@ -64,6 +66,8 @@ RECORDS: Final = frozenset(
 
 _NOTHING: Final = frozenset({"", "false", "0"})
 """Values that ask for nothing."""
+_OF_RANKS: Final = frozenset({"podIndexLabel", "subGroupIndexLabel", "subGroupCount"})
+"""Fields of a `topologyRequest` that the Go manager writes for pod sets without a topology, too."""
 CLAIMS: Final = "resourceClaims"
 _FIELDS: Final = {MANAGED_BY: "managedBy"}
 """The field of a job that an annotation of ours records."""
@@ -120,6 +124,19 @@ def asked_by_object(kind: str, obj: Obj) -> Iterator[Asked]:
         obj: the object.
     """
     return asked_by_keys(f"the {kind}", {}, of_jobs(obj))
+
+
+def asked_by_topology(pod_set: str, request: Obj | TopologyRequest | None) -> Iterator[Asked]:
+    """The requests in the `topologyRequest` of a pod set.
+
+    Args:
+        pod_set: its name.
+        request: the field; None if it is absent.
+    """
+    raw = encode(request) if isinstance(request, TopologyRequest) else request or {}
+    for field, value in raw.items():
+        if value and field not in _OF_RANKS:
+            yield Asked(f"pod set {pod_set}", f"topologyRequest.{field}", TOPOLOGY)
 
 
 def asked_by_pod_set(

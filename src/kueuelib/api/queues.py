@@ -363,6 +363,8 @@ class ResourceFlavorSpec(Struct):
         node_labels: given to pods as node selector.
         node_taints: pods must tolerate them to get the flavor.
         tolerations: given to pods.
+        topology_name: the Topology by which pods are placed on the nodes; cannot change. A
+            ClusterQueue with such a flavor is inactive.
     """
 
     node_labels: Mapping[str, str] = attrs.field(
@@ -374,6 +376,7 @@ class ResourceFlavorSpec(Struct):
     tolerations: tuple[Toleration, ...] = attrs.field(
         default=(), metadata=wire(kind="atomic", maxItems=8)
     )
+    topology_name: str = attrs.field(default="", metadata=wire(**SUBDOMAIN))
 
 
 @attrs.frozen

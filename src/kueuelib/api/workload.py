@@ -15,6 +15,7 @@ from kueuelib.api.meta import Condition, KubeObject
 from kueuelib.api.patterns import DNS_LABEL, OPTIONAL_SUBDOMAIN, SUBDOMAIN
 from kueuelib.api.quantity import Quantity
 from kueuelib.api.struct import NOTHING, Struct, Time, wire
+from kueuelib.api.topology import TopologyAssignment, TopologyRequest, UnhealthyNode
 from kueuelib.api.words import (
     CHECK_PENDING,
     CHECK_READY,
@@ -57,6 +58,7 @@ class PodSet(Struct):
         template: what the pods are made from.
         count: how many.
         min_count: the fewest that are worth starting; absent: all of them.
+        topology_request: where they may be placed; a Workload that asks for a place waits.
     """
 
     name: str = attrs.field(
@@ -67,6 +69,7 @@ class PodSet(Struct):
     )
     count: int = attrs.field(default=1, metadata=wire(always=True, default=1, minimum=0))
     min_count: int | None = attrs.field(default=None, metadata=wire(minimum=0))
+    topology_request: TopologyRequest | None = None
 
 
 @attrs.frozen
@@ -105,6 +108,8 @@ class PodSetAssignment(Struct):
         flavors: the flavor of each resource.
         resource_usage: the amounts for all pods together.
         count: how many pods it is for; absent: as many as the pod set says.
+        topology_assignment: where another manager has placed the pods.
+        delayed_topology_request: whether that happens after checks: Pending or Ready.
     """
 
     name: str = attrs.field(
@@ -113,6 +118,10 @@ class PodSetAssignment(Struct):
     flavors: Mapping[str, str] = attrs.field(default=NOTHING, metadata=wire(items=SUBDOMAIN))
     resource_usage: Mapping[str, Quantity] = NOTHING
     count: int | None = attrs.field(default=None, metadata=wire(minimum=0))
+    topology_assignment: TopologyAssignment | None = None
+    delayed_topology_request: str = attrs.field(
+        default="", metadata=wire(enum=["Pending", "Ready"], maxLength=7)
+    )
 
 
 @attrs.frozen
@@ -248,6 +257,7 @@ class WorkloadStatus(Struct):
         accumulated_past_execution_time_seconds: how long it was admitted in earlier turns.
         resource_requests: what it asked for when it was considered last; empty with quota.
         scheduling_stats: how often it was evicted, by cause; absent: never.
+        unhealthy_nodes: nodes that another manager wants to replace.
     """
 
     conditions: tuple[Condition, ...] = attrs.field(default=(), metadata=CONDITIONS)
@@ -266,6 +276,9 @@ class WorkloadStatus(Struct):
         default=(), metadata=wire(keys=("name",), maxItems=POD_SET_LIMIT)
     )
     scheduling_stats: SchedulingStats | None = None
+    unhealthy_nodes: tuple[UnhealthyNode, ...] = attrs.field(
+        default=(), metadata=wire(keys=("name",), maxItems=8)
+    )
 
 
 @attrs.frozen

@@ -20,7 +20,14 @@ from kueuelib.api.crd import crd
 from kueuelib.api.crd_parts import CONVERSION_PATH
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.meta import Obj, Resource, annotations_of, labels_of
-from kueuelib.api.missing_features import asked_by_keys, asked_by_template, sentence
+from kueuelib.api.missing_features import (
+    TOPOLOGY,
+    Asked,
+    asked_by_keys,
+    asked_by_template,
+    asked_by_topology,
+    sentence,
+)
 from kueuelib.api.names import QUOTA_RESERVED
 from kueuelib.api.validation import RULES, Rules
 from kueuelib.runtime.webhook.admission import AdmissionRequest, ValidationResult
@@ -215,6 +222,7 @@ def _missing(obj: Obj, *, admits_claims: bool) -> Iterator[str]:
         for pod_set in (obj.get("spec") or {}).get("podSets") or ():
             name, template = pod_set.get("name", ""), pod_set.get("template") or {}
             asked += asked_by_template(name, template, admits_claims=admits_claims)
+            asked += asked_by_topology(name, pod_set.get("topologyRequest"))
         if asked:
             yield f"it will wait: {sentence(asked)}"
 
@@ -231,6 +239,9 @@ def _warnings(obj: Obj) -> Iterator[str]:
             f'spec.parentName: Cohort "{name}" is its own parent; nothing below it is admitted '
             "until parentName is removed or names another Cohort"
         )
+    if spec.get("topologyName"):
+        asked = Asked("the ResourceFlavor", "spec.topologyName", TOPOLOGY)
+        yield f"{sentence([asked])}: ClusterQueues that name the flavor will admit nothing"
     offered = {
         flavor.get("name")
         for group in spec.get("resourceGroups") or ()

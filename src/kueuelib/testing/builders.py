@@ -124,9 +124,10 @@ def make_flavor(
     labels: Mapping[str, str] | None = None,
     taints: Iterable[Mapping[str, Any]] = (),
     tolerations: Iterable[Mapping[str, Any]] = (),
+    **spec: Any,
 ) -> ResourceFlavor:
     """A ResourceFlavor."""
-    spec = {
+    spec |= {
         "nodeLabels": dict(labels or {}),
         "nodeTaints": [dict(taint) for taint in taints],
         "tolerations": [dict(toleration) for toleration in tolerations],

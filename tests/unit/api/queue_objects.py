@@ -29,6 +29,35 @@ def pod_set(name: str, count: int = 2, **more: Any) -> dict[str, Any]:
     return {"name": name, "count": count, "template": template, **more}
 
 
+PLACED = {
+    "levels": ["example.com/rack", "kubernetes.io/hostname"],
+    "slices": [
+        {
+            "domainCount": 2,
+            "valuesPerLevel": [
+                {"universal": "r1"},
+                {"individual": {"prefix": "node-", "roots": ["1", "2"]}},
+            ],
+            "podCounts": {"universal": 1},
+        },
+        {
+            "domainCount": 1,
+            "valuesPerLevel": [{"universal": "r2"}, {"universal": "node-3"}],
+            "podCounts": {"individual": [1]},
+        },
+    ],
+}
+ASKED = {
+    "required": "example.com/rack",
+    "unconstrained": False,
+    "podIndexLabel": "example.com/index",
+    "subGroupIndexLabel": "example.com/group",
+    "subGroupCount": 2,
+    "podSetGroupName": "both",
+    "podSetSliceRequiredTopology": "example.com/rack",
+    "podSetSliceSize": 1,
+    "podsetSliceRequiredTopologyConstraints": [{"topology": "example.com/rack", "size": 1}],
+}
 TOLERATION = {"key": "spot", "operator": "Equal", "value": "yes", "effect": "NoExecute"}
 
 _OBJECTS: dict[str, dict[str, Any]] = {
@@ -79,11 +108,12 @@ _OBJECTS: dict[str, dict[str, Any]] = {
                 {"key": "spot", "value": "yes", "effect": "NoExecute"},
             ],
             "tolerations": [TOLERATION, {"operator": "Exists"}],
+            "topologyName": "racks",
         }
     },
     "Workload": {
         "spec": {
-            "podSets": [pod_set("main"), pod_set("side", minCount=1)],
+            "podSets": [pod_set("main"), pod_set("side", minCount=1, topologyRequest=ASKED)],
             "queueName": "main",
             "priority": 3,
             "priorityClassRef": {
@@ -104,10 +134,13 @@ _OBJECTS: dict[str, dict[str, Any]] = {
                         "count": 2,
                         "flavors": {"cpu": "spot"},
                         "resourceUsage": {"cpu": "2"},
+                        "topologyAssignment": copy.deepcopy(PLACED),
+                        "delayedTopologyRequest": "Ready",
                     }
                     for name in ("main", "side")
                 ],
             },
+            "unhealthyNodes": [{"name": "node-1"}],
             "requeueState": {"count": 1, "requeueAt": TIME},
             "reclaimablePods": [{"name": "main", "count": 1}],
             "admissionChecks": [

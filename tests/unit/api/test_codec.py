@@ -128,14 +128,14 @@ def test_the_message_of_a_refusal_names_the_object():
 
 
 def test_unknown_fields_come_back_where_they_were():
-    raw = workload(pod_set(topologyRequest={"required": "rack"}), fresh=None)
+    raw = workload(pod_set(bogusRequest={"required": "rack"}), fresh=None)
     raw["metadata"]["managedFields"] = [{"manager": "me"}]
     raw["status"] = {"clusterName": "far"}
     value = decode(Workload, raw)
-    assert value.spec.pod_sets[0].extra == {"topologyRequest": {"required": "rack"}}
+    assert value.spec.pod_sets[0].extra == {"bogusRequest": {"required": "rack"}}
     assert value.spec.extra == {"fresh": None}
     again = encode(value, "v1beta1")
-    assert again["spec"]["podSets"][0]["topologyRequest"] == {"required": "rack"}
+    assert again["spec"]["podSets"][0]["bogusRequest"] == {"required": "rack"}
     assert again["metadata"]["managedFields"] == [{"manager": "me"}]
     assert again["status"] == {"clusterName": "far"}
 

@@ -22,6 +22,7 @@ Obj = dict[str, Any]
 GONE = object()
 RESERVED = "status.conditions.0"
 ASSIGNED = "status.admission.podSetAssignments"
+PLACEMENT = f"{ASSIGNED}[0].topologyAssignment"
 UPDATES = "status.admissionChecks.0.podSetUpdates"
 TOLERATED = f"{UPDATES}.0.tolerations.0"
 REF = "spec.priorityClassRef"
@@ -132,6 +133,8 @@ NEW: list[tuple[str, dict[str, Any], str, str]] = [
         "spec.tolerations",
         "takes no value",
     ),
+    ("ResourceFlavor", {"spec.nodeLabels": {}}, "spec.nodeLabels", "or remove topologyName"),
+    ("ResourceFlavor", {"spec.nodeLabels": GONE}, "spec.nodeLabels", "or remove topologyName"),
     ("Workload", {"spec.podSets.0.minCount": 1}, "spec.podSets", "at most one pod set"),
     (
         "Workload",
@@ -208,11 +211,50 @@ ONE_VERSION: list[tuple[str, str, dict[str, Any], str, str]] = [
         "must be PriorityClass",
     ),
     ("Workload", "v1beta2", {f"{REF}.group": ""}, f"{REF}.kind", "must be empty"),
+    (
+        "Workload",
+        "v1beta1",
+        {f"{ASSIGNED}.0.topologyAssignment.domains.0.values": ["r1"]},
+        f"{PLACEMENT}.domains",
+        "one value for each of the levels",
+    ),
+    *(
+        ("Workload", "v1beta2", {f"{ASSIGNED}.0.topologyAssignment.{field}": value}, path, fix)
+        for field, value, path, fix in (
+            ("levels", ["a"], f"{PLACEMENT}.slices", "one entry of valuesPerLevel for each"),
+            (
+                "slices.1.podCounts.individual",
+                [1, 1],
+                f"{PLACEMENT}.slices[1].podCounts.individual",
+                "as many counts as domainCount",
+            ),
+            (
+                "slices.0.valuesPerLevel.1.individual.roots",
+                ["1"],
+                f"{PLACEMENT}.slices[0].valuesPerLevel",
+                "as many roots as domainCount",
+            ),
+            (
+                "slices.0.podCounts",
+                {},
+                f"{PLACEMENT}.slices[0].podCounts",
+                "either universal or individual",
+            ),
+            (
+                "slices.0.valuesPerLevel.1.universal",
+                "a",
+                f"{PLACEMENT}.slices[0].valuesPerLevel[1]",
+                "either universal or individual",
+            ),
+        )
+    ),
 ]
 
 CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ("LocalQueue", {}, {"spec.clusterQueue": "other"}, "spec.clusterQueue", "create another"),
     ("AdmissionCheck", {}, {"spec.controllerName": "b"}, "spec.controllerName", "create another"),
+    ("ResourceFlavor", {}, {"spec.topologyName": GONE}, "spec.topologyName", "create another"),
+    ("ResourceFlavor", {}, {"spec.topologyName": "b"}, "spec.topologyName", "create another"),
     ("Workload", {}, {"spec.queueName": "b"}, "spec.queueName", "deactivate the Workload"),
     ("Workload", {}, {SECONDS: GONE}, SECONDS, "immutable while quota is reserved"),
     (

@@ -12,15 +12,30 @@ import yaml
 from kueuelib.api.crd import KINDS, crd
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj
-from kueuelib.api.missing_features import KEYS, RECORDS
+from kueuelib.api.missing_features import KEYS, RECORDS, TOPOLOGY
 
+NO_TOPOLOGY = f"this version has no {TOPOLOGY}"
 PAGE = Path(__file__).parents[3] / "docs" / "fields.md"
 VERSIONS = ("v1beta1", "v1beta2")
+PLACED = "status.admission.podSetAssignments[]"
+REQUEST = "spec.podSets[].topologyRequest"
 STORED_ONLY = {
     ("ResourceFlavor", "spec.nodeTaints[].timeAdded"),
     ("WorkloadPriorityClass", "description"),
+    ("Workload", f"{PLACED}.delayedTopologyRequest"),
+    ("Workload", f"{PLACED}.topologyAssignment"),
+    ("Workload", "status.unhealthyNodes"),
+    *(
+        ("Workload", f"{REQUEST}.{name}")
+        for name in ("podIndexLabel", "subGroupCount", "subGroupIndexLabel")
+    ),
 }
-"""Stored fields that nothing reads."""
+"""Stored fields that nothing reads, each with those below it."""
+WAITING = {
+    ("ResourceFlavor", "spec.topologyName"): f"makes its ClusterQueues inactive: {NO_TOPOLOGY}",
+    ("Workload", REQUEST): f"waits: {NO_TOPOLOGY}",
+}
+"""Fields that ask for a missing feature, each with those below it, unless these are stored only."""
 
 UNSERVED: dict[str, list[tuple[str, str, str]]] = {
     "ClusterQueue": [
@@ -32,18 +47,11 @@ UNSERVED: dict[str, list[tuple[str, str, str]]] = {
         ("status.fairSharing.admissionFairSharingStatus", "v1beta1", "LocalQueues have it"),
     ],
     "LocalQueue": [("status.flavors", "v1beta1", "deprecated in today's Kueue")],
-    "ResourceFlavor": [("spec.topologyName", "both", "topology-aware scheduling")],
     "Workload": [
-        ("spec.podSets[].topologyRequest", "both", "topology-aware scheduling"),
         ("spec.preemptionGates", "v1beta2", "gates of preemption"),
-        *(
-            (f"status.admission.podSetAssignments[].{name}", "both", "topology-aware scheduling")
-            for name in ("topologyAssignment", "delayedTopologyRequest")
-        ),
         ("status.clusterName", "both", "MultiKueue"),
         ("status.nominatedClusterNames", "both", "MultiKueue"),
         ("status.preemptionGates", "v1beta2", "gates of preemption"),
-        ("status.unhealthyNodes", "both", "topology-aware scheduling"),
     ],
 }
 """Fields of today's Kueue that are not in the CRDs: path, versions, what they belong to."""
@@ -51,6 +59,10 @@ OWN: dict[tuple[str, str], tuple[str, ...]] = {
     ("AdmissionCheck", "spec.preemptionPolicy"): VERSIONS,
     ("AdmissionCheck", "spec.retryDelayMinutes"): ("v1beta2",),
     ("Workload", "status.admissionChecks[].reason"): VERSIONS,
+    **{
+        ("Workload", f"{REQUEST}.podsetSliceRequiredTopologyConstraints[].{name}"): ("v1beta1",)
+        for name in ("size", "topology")
+    },
 }
 """Fields that today's Kueue does not have, with the versions in which it does not."""
 
@@ -138,7 +150,9 @@ generated.
 
 - **honoured**: decisions depend on it, and a test fails if they do not.
 - **written**: the manager or the controller of a check writes it, and reads back what it needs.
-- **stored only**: it is stored, and nothing reads it.
+- **stored only**: it is stored, and nothing reads it. What another manager wrote there stays.
+- **waits**: a Workload that asks for something with it waits, and its condition says why. One that
+  holds quota keeps it.
 
 Both versions are served and `v1beta2` is stored. A field that only one version has under this
 name has its counterpart in the other, with the same meaning. The CRDs define the valid values:
@@ -201,11 +215,20 @@ def fields(kind: str) -> dict[str, list[str]]:
     return dict(sorted(versions.items()))
 
 
+def _covered(kind: str, path: str) -> Iterator[tuple[str, str]]:
+    """A field and those that it is in."""
+    parts = path.split(".")
+    for count in range(len(parts), 0, -1):
+        above = ".".join(parts[:count])
+        yield from ((kind, above), (kind, above.removesuffix("[]")))
+
+
 def fate(kind: str, path: str) -> str:
     """What becomes of a field."""
-    if (kind, path) in STORED_ONLY:
+    if any(each in STORED_ONLY for each in _covered(kind, path)):
         return "stored only"
     word = "written" if path.startswith("status") else "honoured"
+    word = next((WAITING[one] for one in _covered(kind, path) if one in WAITING), word)
     own = OWN.get((kind, path))
     if own is None:
         return word

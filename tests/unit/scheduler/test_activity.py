@@ -11,6 +11,7 @@ from kueuelib.api.names import (
     REASON_READY,
     REASON_STOPPED,
     REASON_TERMINATING,
+    REASON_TOPOLOGY_NOT_FOUND,
 )
 from kueuelib.scheduler.quota.activity import activity_of
 from kueuelib.scheduler.quota.queue_spec import flavor_of, queue_spec
@@ -46,6 +47,17 @@ def test_missing_flavor_and_checks_are_named() -> None:
     assert activity(known={}).reason == REASON_CHECK_NOT_FOUND
     assert "k" in activity(known={}).message
     assert activity(known={"k": False}).reason == REASON_CHECK_INACTIVE
+
+
+def test_a_flavor_with_a_topology_is_of_no_use() -> None:
+    flavors = {"f": flavor_of(make_flavor("f", topologyName="racks"))}
+    found = activity(flavors=flavors)
+    assert (found.active, found.reason) == (False, REASON_TOPOLOGY_NOT_FOUND)
+    assert found.message == (
+        'Can\'t admit new workloads: there is no Topology "racks" for TAS flavor "f".'
+    )
+    assert activity(flavors=flavors, known={}).reason == REASON_CHECK_NOT_FOUND
+    assert activity(flavors=FLAVORS | {"other": flavors["f"]}).active
 
 
 def test_first_cause_is_the_reason_and_all_are_in_the_message() -> None:

@@ -18,6 +18,7 @@ from kueuelib.api.kueue import (
 )
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.scheduler.explain.answer import explain
+from kueuelib.scheduler.explain.trial import Verdict
 from kueuelib.scheduler.explain.unhonoured import unhonoured_in, unhonoured_keys
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import FeaturesMissing
@@ -96,13 +97,6 @@ def typed(cls: Any, name: str, spec: Obj, **meta: str) -> Any:
 @pytest.mark.parametrize(
     ("parts", "subject", "field", "meaning"),
     [
-        (
-            {"pod_set": {"topologyRequest": {"required": "rack"}}},
-            "Workload ns/job",
-            "spec.podSets[0].topologyRequest",
-            TOPOLOGY,
-        ),
-        ({"flavor": {"topologyName": "t"}}, "ResourceFlavor f", "spec.topologyName", TOPOLOGY),
         (
             {"annotations": {"kueue.x-k8s.io/never-heard-of": "1"}},
             "Workload ns/job",
@@ -202,6 +196,12 @@ RUNNING = {
             TOPOLOGY,
         ),
         (
+            {"pod_set": {"topologyRequest": {"required": "rack", "podIndexLabel": "index"}}},
+            "Workload ns/job, pod set main",
+            "topologyRequest.required",
+            TOPOLOGY,
+        ),
+        (
             {"annotations": {"kueue.x-k8s.io/workload-slice-replacement-for": "ns/old"}},
             "Workload ns/job",
             "metadata.annotations[kueue.x-k8s.io/workload-slice-replacement-for]",
@@ -227,6 +227,17 @@ def test_a_request_for_a_missing_feature_has_no_effect_on_what_runs(
     assert unhonoured_in(world(**parts), KEY) == ()
     (one,) = unhonoured_in(world(**parts, status=RUNNING), KEY)
     assert (one.subject, one.field, one.meaning) == (subject, field, meaning)
+
+
+def test_a_topology_of_a_flavor_is_a_problem_and_not_without_effect() -> None:
+    found = world(flavor={"topologyName": "racks", "nodeLabels": {"a": "b"}})
+    assert unhonoured_in(found, KEY) == ()
+    answer = explain(found, KEY, 0.0)
+    (problem,) = answer.problems
+    assert problem.subject == "ResourceFlavor f"
+    assert problem.problem == f'spec.topologyName is "racks", but {TOPOLOGY}'
+    assert "another ResourceFlavor" in problem.fix
+    assert answer.verdict is not Verdict.ADMITTED
 
 
 def test_devices_without_quota_are_named_where_they_are_allowed() -> None:

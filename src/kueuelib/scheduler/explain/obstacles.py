@@ -9,7 +9,7 @@ import attrs
 from kueuelib.api import conditions, kueue, names
 from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import ObjectKey
-from kueuelib.api.missing_features import DEVICES, sentence
+from kueuelib.api.missing_features import DEVICES, TOPOLOGY, sentence
 from kueuelib.machinery.selectors import Op, Selector
 from kueuelib.scheduler.explain.creations import LabelNamespace, ServeCheck
 from kueuelib.scheduler.explain.own_changes import job_of, time_limit
@@ -144,6 +144,7 @@ def _of_cluster_queue(world: World, queue: ClusterQueue) -> Iterator[Problem]:
         yield Problem(where, text, "change spec.parentName of one of these Cohorts")
     yield from _absent(world, queue)
     yield from inactive_checks(world, queue)
+    yield from topologies(world, queue)
 
 
 def _of_check(world: World, name: str) -> Iterator[Problem]:
@@ -210,6 +211,25 @@ def inactive_checks(world: World, queue: ClusterQueue) -> tuple[Problem, ...]:
     """
     named = sorted({check.name for check in queue_spec(queue).checks} & world.checks.keys())
     return tuple(problem for name in named for problem in _of_check(world, name))
+
+
+def topologies(world: World, queue: ClusterQueue) -> tuple[Problem, ...]:
+    """The ResourceFlavors of a ClusterQueue that name a Topology.
+
+    Args:
+        world: the facts.
+        queue: the ClusterQueue.
+    """
+    flavors = (world.flavors.get(name) for name in queue_spec(queue).flavors)
+    return tuple(
+        Problem(
+            f"ResourceFlavor {one.name}",
+            f'spec.topologyName is "{one.spec.topology_name}", but this version has no {TOPOLOGY}',
+            "name another ResourceFlavor, without topologyName, in its ClusterQueue",
+        )
+        for one in flavors
+        if one is not None and one.spec.topology_name
+    )
 
 
 def silent_checks(world: World, key: ObjectKey) -> tuple[Problem, ...]:

@@ -23,7 +23,7 @@ from kueuelib.api.missing_features import (
     OF_JOBS,
     RECORDS,
     SEVERAL_FLAVORS,
-    TOPOLOGY,
+    asked_by_topology,
 )
 from kueuelib.api.pods import PodTemplateSpec
 from kueuelib.api.quotas import ONE
@@ -35,8 +35,6 @@ from kueuelib.scheduler.quota.queue_spec import queue_spec
 
 _OFF: Final = "is off, unless the manager's configuration says otherwise (--config)"
 _UNKNOWN_FIELDS: Final = {
-    "topologyRequest": TOPOLOGY,
-    "topologyName": TOPOLOGY,
     "resourceClaims": DEVICES,
     "claims": DEVICES,
     "concurrentAdmissionPolicy": SEVERAL_FLAVORS,
@@ -112,6 +110,9 @@ def _in_world(world: World, key: ObjectKey) -> Iterator[Unhonoured]:
         place = f"{subject}, pod set {pod_set.name}"
         template = attrs.asdict(pod_set.template.metadata, recurse=False)
         yield from unhonoured_keys(place, template, waiting_for)
+        for one in asked_by_topology(pod_set.name, pod_set.topology_request):
+            if holds_quota(workload):
+                yield Unhonoured(place, one.by, _meaning(one.feature))
     uses_claims = holds_quota(workload) or world.settings.resources.admits_claims
     yield from (
         one for one in _in_spec(subject, workload) if uses_claims or one.meaning != _UNCOUNTED

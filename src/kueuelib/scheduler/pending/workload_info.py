@@ -12,14 +12,15 @@ from hashlib import sha256
 from kueuelib.api import conditions, names
 from kueuelib.api.affinity import required_node_affinity
 from kueuelib.api.core import RuntimeClass
-from kueuelib.api.kueue import (
-    CHECK_REJECTED,
-    CHECK_RETRY,
-    PodSet,
-    Workload,
-)
+from kueuelib.api.kueue import CHECK_REJECTED, CHECK_RETRY, PodSet, Workload
 from kueuelib.api.meta import ObjectKey, is_true
-from kueuelib.api.missing_features import CLAIMS, Asked, asked_by_keys, asked_by_pod_set
+from kueuelib.api.missing_features import (
+    CLAIMS,
+    Asked,
+    asked_by_keys,
+    asked_by_pod_set,
+    asked_by_topology,
+)
 from kueuelib.scheduler.condition_reasons import (
     PENDING_EVALUATION,
     REPORTED,
@@ -234,9 +235,10 @@ def _asked_by_metadata(workload: Workload) -> Iterator[Asked]:
 def _asked(pod_set: PodSet, rules: ResourceRules) -> Iterator[Asked]:
     """The requests of a pod set for features that are missing."""
     meta, claims = pod_set.template.metadata, pod_set.template.spec.extra.get(CLAIMS)
-    return asked_by_pod_set(
+    yield from asked_by_pod_set(
         pod_set.name, meta.labels, meta.annotations, claims, admits_claims=rules.admits_claims
     )
+    yield from asked_by_topology(pod_set.name, pod_set.topology_request)
 
 
 def workload_info(

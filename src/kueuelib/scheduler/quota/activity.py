@@ -16,6 +16,7 @@ from kueuelib.api.names import (
     REASON_READY,
     REASON_STOPPED,
     REASON_TERMINATING,
+    REASON_TOPOLOGY_NOT_FOUND,
 )
 from kueuelib.scheduler.quota.queue_spec import Flavor, QueueSpec
 
@@ -27,7 +28,7 @@ class Activity:
     Attributes:
         active: its status.
         reason: its reason; with several causes the first of Stopped, FlavorNotFound,
-            AdmissionCheckNotFound, AdmissionCheckInactive, CohortCycle.
+            AdmissionCheckNotFound, AdmissionCheckInactive, TopologyNotFound, CohortCycle.
         message: its message, with all causes and names.
     """
 
@@ -70,6 +71,10 @@ def activity_of(
     if idle:
         text = f"references inactive AdmissionCheck(s): {','.join(idle)}"
         causes.append((REASON_CHECK_INACTIVE, text))
+    for name in sorted(flavors.keys() & spec.flavors):
+        if topology := flavors[name].topology:
+            text = f'there is no Topology "{topology}" for TAS flavor "{name}"'
+            causes.append((REASON_TOPOLOGY_NOT_FOUND, text))
     if endless:
         text = f"is in Cohort {endless}, whose parents form a cycle"
         causes.append((REASON_COHORT_CYCLE, text))

@@ -31,12 +31,14 @@ class Flavor:
         labels: the labels of its nodes.
         taints: the taints of its nodes.
         tolerations: those that it adds to the pods.
+        topology: the Topology of its nodes; empty if it has none.
     """
 
     name: str
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     tolerations: tuple[Toleration, ...]
+    topology: str = ""
 
 
 @attrs.frozen
@@ -309,4 +311,6 @@ def _selector(selector: LabelSelector | None) -> Selector:
 def flavor_of(flavor: kueue.ResourceFlavor) -> Flavor:
     """The scheduler's form of a ResourceFlavor."""
     spec = flavor.spec
-    return Flavor(flavor.name, spec.node_labels, spec.node_taints, spec.tolerations)
+    return Flavor(
+        flavor.name, spec.node_labels, spec.node_taints, spec.tolerations, spec.topology_name
+    )

@@ -575,6 +575,10 @@ def ask_for_a_topology(patient: Any) -> None:
     annotate_template(patient.get("Workload", "waits"), RACK)
 
 
+def place_by_a_topology(patient: Any) -> None:
+    patient.get("ResourceFlavor")["spec"] |= {"topologyName": "racks", "nodeLabels": {"a": "b"}}
+
+
 def run_with_devices(patient: Any) -> None:
     spec = copy.deepcopy(patient.get("Workload", "runs")["spec"])
     claims = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
@@ -734,7 +738,7 @@ def test_one_illness_has_exactly_one_finding(
 
 
 def test_every_check_has_a_case() -> None:
-    others = {"flavor-missing"}  # it has consequences, see below
+    others = {"flavor-missing", "flavor-topology"}  # they have consequences, see test_lost
     assert {one.name for one in all_checks()} == {check for _, check, *_ in CASES} | others
 
 

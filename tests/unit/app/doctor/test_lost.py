@@ -17,6 +17,7 @@ from tests.unit.app.doctor.test_findings import (
     end_the_queue,
     lose_a_flavor,
     notice_another,
+    place_by_a_topology,
     shrink_the_cohort,
     suspend_for_nobody,
 )
@@ -35,6 +36,17 @@ def test_a_flavor_that_does_not_exist_is_one_cause(patient: Any) -> None:
     assert found.problem.endswith("nothing is admitted in ClusterQueue cq, second, which names it")
     assert "create absent, or take it out" in found.fix
     assert patient.causes() == {"queue-inactive": "flavor-missing"}
+
+
+def test_a_flavor_with_a_topology_is_one_cause(patient: Any) -> None:
+    place_by_a_topology(patient)
+    (found,) = (one for name, one in patient.found() if name == "flavor-topology")
+    assert (found.severity, str(found.subject)) == (ERROR, "ResourceFlavor f")
+    assert found.problem == (
+        'spec.topologyName is "racks", but this version has no topology-aware scheduling, '
+        "so nothing is admitted in ClusterQueue cq, which names the flavor"
+    )
+    assert patient.causes()["queue-inactive"] == "flavor-topology"
 
 
 def test_quota_of_a_queue_that_a_local_queue_names_is_one_cause(patient: Any) -> None:

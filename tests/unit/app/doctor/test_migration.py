@@ -51,6 +51,12 @@ def ask_for_more(patient: Any) -> None:
     queue["spec"]["resourceGroups"][0]["flavors"][0]["colour"] = "red"
 
 
+def test_a_flavor_with_a_topology_is_found_too(patient: Any) -> None:
+    patient.get("ResourceFlavor")["spec"]["topologyName"] = "racks"
+    ((name, severity, subject, _),) = found(patient)
+    assert (name, severity, subject) == ("flavor-topology", Severity.ERROR, "ResourceFlavor f")
+
+
 @pytest.mark.parametrize(
     ("change", "check", "severity", "subject", "words"),
     [

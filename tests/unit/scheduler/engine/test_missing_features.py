@@ -8,6 +8,8 @@ import attrs
 import pytest
 from engine_cluster import Cluster
 
+from kueuelib.api.crd import crd
+from kueuelib.api.crd_parts import node
 from kueuelib.api.kueue import Workload
 from kueuelib.api.missing_features import DEVICES, KEYS, MANAGED_BY, OF_JOBS, TOPOLOGY
 from kueuelib.scheduler import events
@@ -76,6 +78,50 @@ def test_a_value_that_says_no_asks_for_nothing(cluster: Cluster, value: str) -> 
     cluster.queue("q", 9)
     pod_set = with_template("annotations", "kueue.x-k8s.io/podset-unconstrained-topology", value)
     cluster.submit("w", "q", pod_sets=[pod_set])
+    assert cluster.rest() == ["w"]
+
+
+PLACES: dict[str, Any] = {
+    "required": "rack",
+    "preferred": "rack",
+    "unconstrained": True,
+    "podSetGroupName": "both",
+    "podSetSliceRequiredTopology": "rack",
+    "podSetSliceSize": 2,
+    "podsetSliceRequiredTopologyConstraints": [{"topology": "rack", "size": 2}],
+}
+RANKS = {"podIndexLabel": "index", "subGroupIndexLabel": "group", "subGroupCount": 2}
+
+
+def test_every_field_of_a_topology_request_is_tried() -> None:
+    schema = node(
+        crd("Workload")["spec"]["versions"][0]["schema"]["openAPIV3Schema"],
+        "spec.podSets[].topologyRequest",
+    )
+    assert schema["properties"].keys() == PLACES.keys() | RANKS.keys()
+
+
+@pytest.mark.parametrize("field", PLACES)
+def test_a_topology_request_asks_as_well(cluster: Cluster, field: str) -> None:
+    cluster.queue("q", 9)
+    asked = {**RANKS, field: PLACES[field]}
+    cluster.submit("w", "q", pod_sets=[{**make_pod_set({"gpu": 1}), "topologyRequest": asked}])
+    assert asks(cluster) == (
+        f"NoMatchingFlavor: this version has no {TOPOLOGY}, "
+        f"requested by topologyRequest.{field} of pod set main"
+    )
+    none = {**RANKS, field: False} if field == "unconstrained" else RANKS
+    cluster.submit("w", "q", pod_sets=[{**make_pod_set({"gpu": 1}), "topologyRequest": none}])
+    assert cluster.rest() == ["w"]
+
+
+def test_a_flavor_with_a_topology_admits_nothing_until_it_has_none(cluster: Cluster) -> None:
+    cluster.queue("q", 9)
+    cluster.tell(events.FlavorSet(make_flavor("f", topologyName="racks")))
+    cluster.submit("w", "q")
+    assert cluster.rest() == []
+    assert cluster.engine.activity("q").reason == "TopologyNotFound"
+    cluster.tell(events.FlavorSet(make_flavor("f")))
     assert cluster.rest() == ["w"]
 
 

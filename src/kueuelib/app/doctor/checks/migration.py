@@ -17,8 +17,6 @@ from kueuelib.jobs.catalog.plugins import registry_for
 MULTIKUEUE = f"{KUEUE}/multikueue"
 _MOST = 5
 """The maximum number of fields that are named."""
-_NO_TOPOLOGY = {"podIndexLabel", "subGroupIndexLabel", "subGroupCount"}
-"""The `topologyRequest` that the Go manager writes for pod sets without a topology."""
 
 
 @check("migration-deployment", "Deployment", installed=False, before_migration=True)
@@ -95,8 +93,6 @@ def _unknown(value: Any, schema: Mapping[str, Any], path: str) -> Iterator[str]:
     if schema.get("x-kubernetes-preserve-unknown-fields"):
         return
     for name, inner in value.items():
-        if name == "topologyRequest" and _NO_TOPOLOGY.issuperset(inner or ()):
-            continue
         if name not in schema["properties"]:
             yield f"{path}.{name}"
         else:

@@ -26,12 +26,13 @@ from kueuelib.scheduler.explain.obstacles import (
     absent_objects,
     inactive_checks,
     missing_labels,
+    topologies,
     wrong_queue_name,
 )
 from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 
-MISSING_FLAVOR = "flavor-missing"
+MISSING_FLAVOR, TOPOLOGY = "flavor-missing", "flavor-topology"
 
 
 @check("queue-inactive", "ClusterQueue", "ResourceFlavor", ADMISSION_CHECKS)
@@ -62,6 +63,9 @@ def inactive(snapshot: Snapshot) -> Iterator[Finding]:
             if all(one.subject.startswith("ResourceFlavor ") for one in absent) and not silent:
                 follows = (MISSING_FLAVOR,)
             fix += f"  # {'; '.join(f'{one.subject}: {one.fix}' for one in absent)}"
+        elif placed := topologies(snapshot.world, snapshot.world.cluster_queues[name]):
+            follows = () if silent else (TOPOLOGY,)
+            fix += f"  # {'; '.join(one.fix for one in (*silent, *placed))}"
         elif activity.reason == REASON_CHECK_INACTIVE and silent:
             fix = "; ".join(one.fix for one in silent)
             if {one.subject for one in silent} <= ours:
@@ -87,6 +91,21 @@ def missing_flavors(snapshot: Snapshot) -> Iterator[Finding]:
         take_out = f"or take it out of spec.resourceGroups of {where}"
         fix = f"kubectl get resourceflavors,clusterqueues  # create {flavor}, {take_out}"
         yield Finding(Severity.ERROR, Subject("ResourceFlavor", flavor), problem, fix)
+
+
+@check(TOPOLOGY, "ClusterQueue", "ResourceFlavor", before_migration=True)
+def topology(snapshot: Snapshot) -> Iterator[Finding]:
+    """ResourceFlavors that ClusterQueues name and that name a Topology."""
+    users: dict[Problem, list[str]] = {}
+    for name, queue in sorted(snapshot.world.cluster_queues.items()):
+        for one in topologies(snapshot.world, queue):
+            users.setdefault(one, []).append(name)
+    for one, queues in sorted(users.items(), key=lambda each: each[0].subject):
+        where = f"ClusterQueue {some(queues)}"
+        problem = f"{one.problem}, so nothing is admitted in {where}, which names the flavor"
+        fix = f"kubectl get resourceflavors,clusterqueues  # {one.fix}"
+        subject = Subject("ResourceFlavor", one.subject.partition(" ")[2])
+        yield Finding(Severity.ERROR, subject, problem, fix)
 
 
 @check("queue-status", "ClusterQueue", "ResourceFlavor", ADMISSION_CHECKS, COHORTS, momentary=True)
