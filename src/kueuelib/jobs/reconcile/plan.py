@@ -64,8 +64,7 @@ def plan(situation: Situation) -> Commands:
 
 def _plan_object(situation: Situation, job: GenericJob) -> Commands:
     if job.is_deleted:
-        gone = tuple(c for workload in situation.workloads for c in release(workload))
-        return (*gone, *finalize(job))
+        return _plan_deleted(situation, job)
     skipped = is_skipped(job)
     if skipped and not situation.workloads:
         return ()
@@ -85,6 +84,38 @@ def _plan_object(situation: Situation, job: GenericJob) -> Commands:
         return _plan_managed(situation, job)
     except InvalidJob as error:
         return _plan_invalid(situation, job, error)
+
+
+def _plan_deleted(situation: Situation, job: GenericJob) -> Commands:
+    """A job that is being deleted lets its Workloads go; what still holds one has a finalizer.
+
+    It does not start, and is stopped like any other. A Workload that no pod needs ends with the
+    job, or is deleted, so that a foreign finalizer of the job keeps no quota from others.
+    """
+    first: Commands = ()
+    if job.resource != PODS and not situation.is_left_alone:
+        case = Case(situation, job, matching_of(situation, job) if job.finished() else Matching())
+        first = STEPS[job_phase_of(case)](case) if case.matching.chosen else _freed(situation, job)
+    released = tuple(c for workload in situation.workloads for c in release(workload))
+    rest = (*released, *finalize(job))
+    return (*first, *(command for command in rest if command not in first))
+
+
+def _freed(situation: Situation, job: GenericJob) -> Commands:
+    """Stops a job that is being deleted, once it has lost its quota, and deletes its Workloads."""
+    live = [each for each in own_workloads(situation, job) if not states.is_deleted(each)]
+    holder = next(filter(states.has_quota, live), next(iter(live), None))
+    if holder is None or states.is_finished(holder):
+        return ()
+    if not job.is_suspended():
+        evicted = states.is_evicted(holder)
+        if states.is_admitted(holder) and not evicted:
+            return ()
+        reason = StopReason.WORKLOAD_EVICTED if evicted else StopReason.NOT_ADMITTED
+        left = stop(Case(situation, job, Matching(holder)), reason, "The job is being deleted")
+        if left:
+            return left
+    return () if situation.uses_quota(job) else delete_all(job, live, "its job is being deleted")
 
 
 def _is_in_use(job: GenericJob, own: Sequence[Obj]) -> bool:

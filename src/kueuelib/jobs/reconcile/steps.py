@@ -89,7 +89,7 @@ def _workload_finished(case: Case) -> Commands:
         left = stop(case, StopReason.NOT_ADMITTED, message)
         if left:
             return left
-    ended = finalize(case.job)
+    ended = finalize(case.job) if case.job.finished() or case.job.resource == PODS else ()
     if not _has_finalizer(case.workload):
         return ended
     message = f"Workload {_name(case.workload)} is finished"
@@ -276,23 +276,30 @@ def _updated(case: Case) -> Commands:
     first = _leftovers(case)
     if first:
         return first
-    moved = with_queue(job, workload)
-    if moved is not workload:
-        return _moved(case, moved)
+    moved = _moved(case)
+    if moved:
+        return moved
     followed = with_taken_over(job, workload, case.situation.settings.taken_over)
     if not states.has_quota(workload):
-        followed = with_gates(job, with_limit(job, followed))
+        followed = with_gates(job, followed)
     if followed is workload:
         return _follow_priority(case)
     message = f"Updated Workload {_name(workload)} to match labels and annotations of the job"
     return (Change(WORKLOADS, workload, followed), Emit(job.raw, UPDATED_WORKLOAD, message))
 
 
-def _moved(case: Case, moved: Obj) -> Commands:
-    workload = case.workload
+def _moved(case: Case) -> Commands:
+    """Lets the Workload follow the job's queue and time limit, which no reservation survives."""
+    job, workload = case.job, case.workload
+    queued = with_queue(job, workload)
+    moved = with_limit(job, queued)
+    if moved is workload:
+        return ()
     if not states.has_quota(workload):
         return (Change(WORKLOADS, workload, moved),)
-    message = f'The job was moved to the queue "{case.job.queue_name}"'
+    message = "The time limit of the job was changed"
+    if queued is not workload:
+        message = f'The job was moved to the queue "{job.queue_name}"'
     free = states.cancel(workload, states.PENDING_REASON, message, case.situation.now)
     return reports.status_commands(workload, free)
 

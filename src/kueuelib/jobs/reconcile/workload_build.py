@@ -204,7 +204,7 @@ def with_priority(
     A priority that was changed in the Workload itself stays as long as the class is the same. That
     of a waiting job whose kind no longer names a class becomes the default. That of a prebuilt
     Workload stays as long as no label of the job names another class. While quota is held only the
-    name of the class can change, not its kind.
+    name of a WorkloadPriorityClass can change.
 
     Raises:
         PriorityClassNotFound: the class that the job names does not exist.
@@ -225,8 +225,8 @@ def with_priority(
     chosen = resolve(job, pod_sets, classes).spec()
     if current == chosen.get("priorityClassRef"):
         return workload
-    kinds = [(ref or {}).get("kind") for ref in (current, chosen.get("priorityClassRef"))]
-    if kinds[0] != kinds[1] and has_quota(workload):
+    kinds = {(ref or {}).get("kind") for ref in (current, chosen.get("priorityClassRef"))}
+    if kinds != {WORKLOAD_PRIORITY_CLASSES.kind} and has_quota(workload):
         return workload
     return {**workload, "spec": {**_without(workload["spec"], "priorityClassRef"), **chosen}}
 

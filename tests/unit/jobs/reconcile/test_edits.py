@@ -106,9 +106,24 @@ def test_a_new_priority_does_not_cost_the_reservation(build):
     job = build.job(pod={"priorityClassName": "a"})
     ref = {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "a"}
     held = build.workload(job, reserved=True, priority=1, priorityClassRef=ref)
-    change, told = plan(build.situation(edited(job, priorityClassName="b"), held, classes=CLASSES))
-    assert change.patch["spec"] == {"priority": 2, "priorityClassRef": {"name": "b"}}
+    after = edited(job, priorityClassName="b")
+    assert plan(build.situation(after, held, classes=CLASSES)) == ()
+    waits = build.workload(job, priority=1, priorityClassRef=ref)
+    change, told = plan(build.situation(after, waits, classes=CLASSES))
+    assert change.patch["spec"]["priority"] == 2
+    assert change.patch["spec"]["priorityClassRef"] == {"name": "b"}
     assert told.reason == "UpdatedWorkload"
+
+
+def test_a_new_time_limit_costs_the_reservation(build):
+    job, label = build.job(), f"{KUEUE}/max-exec-time-seconds"
+    held = build.workload(job, reserved=True)
+    changed = copy.deepcopy(job)
+    changed["metadata"]["labels"][label] = "7"
+    (cancel,) = plan(build.situation(changed, held))
+    assert isinstance(cancel, PatchStatus)
+    (change,) = plan(build.situation(changed, build.workload(job)))
+    assert change.patch["spec"] == {"maximumExecutionTimeSeconds": 7}
 
 
 def test_a_workload_whose_fields_the_server_drops_is_updated_once(build):

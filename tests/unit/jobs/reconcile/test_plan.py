@@ -10,6 +10,7 @@ import yaml
 from kueuelib.api.names import JOB_UID_LABEL
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.contract.additions import ADDED_AT_START
+from kueuelib.jobs.contract.capabilities import JobWithFinalize
 from kueuelib.jobs.contract.commands import (
     Change,
     Create,
@@ -237,6 +238,23 @@ def test_a_job_whose_workload_could_not_start_is_stopped_when_its_user_starts_it
     assert stopped[0].new["spec"]["suspend"] is True
 
 
+class Finalized(BatchJob, JobWithFinalize):
+    def finalize(self):
+        return (DropFinalizer(self.resource, self.raw, "example.com/own"),)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_kinds_finalizers_stay_until_its_job_has_ended(build, ended):
+    raw = build.job(
+        status={"conditions": [{"type": "Complete", "status": "True"}]} if ended else {}
+    )
+    workload = build.workload(raw, finished=True)
+    workload["status"]["conditions"][-1]["reason"] = "FailedToStart"
+    commands = plan(attrs.evolve(build.situation(raw, workload), job=Finalized(raw)))
+    dropped = [each.finalizer for each in commands if isinstance(each, DropFinalizer)]
+    assert ("example.com/own" in dropped) is ended
+
+
 def test_an_evicted_job_is_stopped_and_keeps_its_quota_until_it_is_restored(build):
     job = build.job(pod={"nodeSelector": {"arch": "arm"}})
     workload = build.workload(job, admitted=True, evicted="Preempted")
@@ -393,11 +411,6 @@ def test_nothing_is_left_to_do_about_a_finished_workload(build):
     job = build.job()
     workload = build.workload(job, admitted=True, finished=True, meta={"finalizers": []})
     assert plan(build.situation(build.started(job), workload)) == ()
-
-
-def test_workloads_of_a_deleted_job_are_released(build):
-    job = build.job(meta={"deletionTimestamp": "2024-01-01T00:00:00Z"})
-    assert writes(plan(build.situation(job, build.workload(job)))) == ["drop finalizer"]
 
 
 def test_workloads_of_a_job_that_is_gone_are_released(build):
