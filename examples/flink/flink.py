@@ -21,12 +21,14 @@ def role(name: str) -> Pods:
     """The pods of one role: its template or the common one, with the resources of the role."""
 
     def default(obj: Obj) -> Obj:
-        common = copy.deepcopy(obj["spec"].get("podTemplate") or {})
-        main = {"containers": [{"name": "flink-main-container"}]}
-        return {**common, "spec": {**main, **(common.get("spec") or {})}}
+        common: Obj = obj["spec"].get("podTemplate") or {}
+        pod: Obj = common.get("spec") or {}
+        main = [{"name": "flink-main-container"}]
+        return copy.deepcopy({**common, "spec": {"containers": main, **pod}})
 
     def adds(obj: Obj) -> Sequence[Obj]:
-        given = (obj["spec"].get(name) or {}).get("resource") or {}
+        of_role: Obj = obj["spec"].get(name) or {}
+        given: Obj = of_role.get("resource") or {}
         requests = {key: str(given[key]) for key in ("cpu", "memory") if key in given}
         if "memory" in requests:
             requests["memory"] = quantity(f"spec.{name}.resource.memory", requests["memory"])

@@ -21,7 +21,16 @@ from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.meta import KubeObject, Obj, format_micro_time, format_time, parse_time
 from kueuelib.api.models import ModelPart, decode_as, encode_model
 from kueuelib.api.quantity import Quantity
-from kueuelib.api.struct import MicroTime, Struct, Time, Wire, json_name
+from kueuelib.api.struct import (
+    Extra,
+    MicroTime,
+    Struct,
+    Time,
+    Wire,
+    defaults_of,
+    json_name,
+    stated_in,
+)
 from kueuelib.errors import FieldError, InvalidObject, InvalidQuantity
 
 T = TypeVar("T", bound=Struct | ModelPart)
@@ -300,6 +309,7 @@ def _tuple_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]
 
 
 def _struct_factory(cls: type, converter: Converter) -> Callable[[Any, Any], Any]:
+    defaults = defaults_of(cls)
     fields = attrs.fields(attrs.resolve_types(cls))
     names = {field.name: json_name(field) for field in fields if field.name != "extra"}
     overrides = {name: override(rename=json) for name, json in names.items()}
@@ -315,6 +325,7 @@ def _struct_factory(cls: type, converter: Converter) -> Callable[[Any, Any], Any
             if type(value) is cls:
                 return value
             raise _WrongType("object", value)
+        given = value
         if None in value.values():
             value = {
                 key: item for key, item in value.items() if item is not None or key not in known
@@ -322,7 +333,10 @@ def _struct_factory(cls: type, converter: Converter) -> Callable[[Any, Any], Any
         if not value.keys() <= all_known:
             unknown = {key: item for key, item in value.items() if key not in all_known}
             value = {**value, _EXTRA: unknown}
-        return base(value, kind)
+        made = base(value, kind)
+        if defaults and (stated := stated_in(made, given, defaults)):
+            object.__setattr__(made, "extra", Extra(made.extra, stated))
+        return made
 
     return structure
 
@@ -345,7 +359,7 @@ def _unstruct_factory(cls: type, converter: Converter) -> Callable[[Any], Any]:
         raw = base(value)
         if value.extra:
             raw.update(value.extra)
-        return raw
+        return {**value.extra.stated, **raw} if isinstance(value.extra, Extra) else raw
 
     return unstructure
 

@@ -6,6 +6,7 @@ kubernetes_asyncio go in. They come out in the form of the class that is asked f
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -87,8 +88,12 @@ def resource_of(kind: Resource | type[Any]) -> Resource:
         name = type(kind).__name__
         raise ConfigError(f"a {name}", "is an object, not a kind", f"give the class {name}")
     if isinstance(kind, type):
-        raise ConfigError(kind.__name__, "has no resource", "decorate the class with @crd")
+        fix = "decorate it with @crd, or for a kind that exists " + _RESOURCE
+        if "resource" in inspect.get_annotations(kind):
+            raise ConfigError(kind.__name__, "resource is a field", _RESOURCE)
+        raise ConfigError(kind.__name__, "has no resource", fix)
     raise ConfigError(f"{kind!r:.60}", "is not a kind", "name a class with @crd, or a Resource")
 
 
+_RESOURCE = "write resource: ClassVar[Resource] = kinds.PODS, or whichever kind it is"
 _GIVE = "give raw JSON, a value of a class with @crd, or a model of kubernetes_asyncio"

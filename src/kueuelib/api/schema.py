@@ -156,6 +156,23 @@ def _check_decorated(cls: type[Struct]) -> None:
         raise ConfigError(_subject(cls), problem, "put @frozen of kueuelib.runtime above it")
 
 
+def check_readable(cls: type[Struct]) -> None:
+    """Check that objects can be read as values of a class, which may have no schema.
+
+    Raises:
+        ConfigError: it is not decorated, or a field has one of several types.
+    """
+    _check_decorated(cls)
+    for field in _fields(cls):
+        if get_origin(field.type) in (Union, UnionType) and _is_of_many(field.type):
+            problem = f"the type {_type_name(field.type)} cannot be read"
+            raise ConfigError(_subject(cls, field.name), problem, f"write {field.name}: Any")
+
+
+def _is_of_many(kind: Any) -> bool:
+    return len({*get_args(kind)} - {NoneType}) > 1
+
+
 def _check_none(cls: type[Struct], field: attrs.Attribute[Any]) -> None:
     if field.default is None and NoneType not in get_args(field.type):
         kind = _type_name(field.type)

@@ -29,6 +29,21 @@ UNSET: Final = object()
 """No default in the schema."""
 
 
+class Extra(dict[str, Any]):
+    """The fields of a decoded object that its class does not know.
+
+    Attributes:
+        stated: the JSON of fields that have their default value, but are written all the same: the
+            object has them, and the API may take an absent field for another value.
+    """
+
+    __slots__ = ("stated",)
+
+    def __init__(self, unknown: Mapping[str, Any], stated: Mapping[str, Any]) -> None:
+        super().__init__(unknown)
+        self.stated = stated
+
+
 if TYPE_CHECKING:
     from attrs import frozen as frozen  # noqa: PLC0414 - type checkers know what it does
 else:
@@ -108,6 +123,8 @@ class Struct:
 
     def evolve(self, **changes: Any) -> Self:
         """A copy with other values for some fields."""
+        if isinstance(self.extra, Extra) and "extra" in changes:
+            changes["extra"] = Extra(changes["extra"], self.extra.stated)
         return attrs.evolve(self, **changes)
 
 
@@ -193,3 +210,67 @@ def json_name(field: attrs.Attribute[Any]) -> str:
         return str(naming.name)
     head, *tail = field.name.split("_")
     return head + "".join(part.capitalize() for part in tail)
+
+
+_SCALARS: Final = frozenset({bool, int, str})
+
+
+@attrs.frozen
+class Default:
+    """The default of an optional field.
+
+    Attributes:
+        attribute: the name in the class.
+        value: the default.
+        returns: whether a field that returns to its default is written: an integer, text or boolean
+            without limits in the schema, which might not allow the default.
+    """
+
+    attribute: str
+    value: Any
+    returns: bool
+
+
+def defaults_of(cls: type) -> dict[str, Default]:
+    """The optional fields of a class, by their JSON names.
+
+    None for classes of kueuelib: in their kinds, an absent field has its default value.
+
+    Raises:
+        ConfigError: the class is not decorated, or no value of JSON can be of the type of a field.
+    """
+    if cls.__module__.startswith("kueuelib."):
+        return {}
+    from kueuelib.api.schema import check_readable
+
+    check_readable(cls)
+    optional: dict[str, Default] = {}
+    for field in attrs.fields(cls):
+        default: Any = field.default
+        if field.name == "extra" or default is attrs.NOTHING:
+            continue
+        if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+            default = UNSET if default.takes_self else default.factory()
+        limits = field.metadata.get("wire", Wire()).schema
+        returns = type(default) in _SCALARS and not limits
+        optional[json_name(field)] = Default(field.name, default, returns)
+    return optional
+
+
+def stated_in(
+    made: Struct, given: Mapping[str, Any], defaults: Mapping[str, Default]
+) -> dict[str, Any]:
+    """What is written of the fields that an object has, should they have their default values.
+
+    A field that had its default is written as it came.
+    """
+    stated: dict[str, Any] = {}
+    for name, raw in given.items():
+        default = defaults.get(name)
+        if default is None:
+            continue
+        if getattr(made, default.attribute) == default.value:
+            stated[name] = raw
+        elif default.returns:
+            stated[name] = default.value
+    return stated

@@ -104,7 +104,7 @@ class Calls:
                 delay = min(delay * 2, MAX_DELAY)
                 continue
             for warning in response.headers.all("Warning"):
-                self._warn(warning)
+                self._warn(warning, path)
             return response
         raise AssertionError("the loop returns or raises")
 
@@ -119,13 +119,13 @@ class Calls:
             code = str(error.code) if isinstance(error, ApiError) else "<error>"
             self.transport.observer.retried(verb, code, "")
 
-    def _warn(self, header: str) -> None:
+    def _warn(self, header: str, path: str) -> None:
         """Log a warning of the server, each text once."""
         quoted = _QUOTED.search(header)
         text = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else header
         if text not in self._warned and len(self._warned) < 1000:
             self._warned.add(text)
-            self._log.warning("the API server warns", warning=text)
+            self._log.warning("the API server warns", warning=text, path=path)
 
 
 def _repetitions(method: str, error: Exception) -> int:

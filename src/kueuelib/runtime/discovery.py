@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
+import attrs
+
 from kueuelib.api.meta import Obj, Resource
-from kueuelib.errors import NotFound
+from kueuelib.errors import ConfigError, NotFound
 
 Request = Callable[..., Awaitable[Any]]
 """`Client.request`."""
+_INSTALL = "run `kueuelib manifests FILE | kubectl apply -f -`"
 
 
 async def served_versions(request: Request, group: str) -> tuple[str, ...]:
@@ -23,6 +27,47 @@ async def served_kinds(request: Request, group: str, version: str) -> tuple[str,
     """See `Client.served_kinds`."""
     entries = await _entries(request, f"{group}/{version}" if group else version)
     return tuple(entry["kind"] for entry in entries)
+
+
+@attrs.frozen
+class Unserved:
+    """A kind that the API server does not serve.
+
+    Attributes:
+        error: names the kind, and the nearest one that is served.
+        misnamed: whether the kind is served under another plural: waiting cannot help.
+        absent: whether nothing of its group and version is served.
+    """
+
+    error: ConfigError
+    misnamed: bool = False
+    absent: bool = False
+
+
+def unserved(
+    resource: Resource, served: Mapping[str, str], api_versions: Iterable[str], *, own: bool
+) -> Unserved | None:
+    """What is wrong with a kind; None if it is served.
+
+    Args:
+        resource: the kind.
+        served: the kinds of its group and version, by plural.
+        api_versions: all that the API server serves; read only when `served` is empty.
+        own: whether the manifests of the operator define it.
+    """
+    if resource.plural in served:
+        return None
+    problem = f"is not served in {resource.api_version}"
+    if own:
+        return Unserved(ConfigError(resource.plural, problem, _INSTALL), absent=not served)
+    if served:
+        same = [plural for plural, kind in served.items() if kind.lower() == resource.kind.lower()]
+        near = same or get_close_matches(resource.plural, served, 1)
+        fix = f"did you mean {near[0]}?" if near else "install what serves it"
+        return Unserved(ConfigError(resource.plural, problem, fix), misnamed=bool(same))
+    near = get_close_matches(resource.api_version, api_versions, 1, cutoff=0.8)
+    fix = "install what serves it" + (f"; or did you mean {near[0]}?" if near else "")
+    return Unserved(ConfigError(resource.plural, problem, fix), absent=True)
 
 
 async def served_plurals(request: Request, api_version: str) -> dict[str, str]:

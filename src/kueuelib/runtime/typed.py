@@ -5,12 +5,22 @@ The store keeps raw objects: a typed view is not a second copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Hashable,
+    Mapping,
+    Sequence,
+)
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kueuelib.api.forms import Typed, raw_of, resource_of, typed_of
 from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of
+from kueuelib.errors import ApiError, NotFound, TransportError
 from kueuelib.machinery.store import NAMESPACE_INDEX, Delta
+from kueuelib.runtime import discovery
 from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.reading import take_over_named
 
@@ -19,6 +29,7 @@ if TYPE_CHECKING:
     from kueuelib.runtime.dispatch import Handler
     from kueuelib.runtime.informer import Informer
 
+A = TypeVar("A")
 K = TypeVar("K", bound=Typed)
 
 
@@ -100,7 +111,8 @@ class TypedClient(Generic[K]):
     """The verbs for one kind, with values of its class; made by `Client.of`.
 
     Every method raises what the method of `Client` raises, and `InvalidObject` if an answer does
-    not fit the class. Fields that the class does not know are written again as they were read.
+    not fit the class. A `NotFound` about a kind that is not served names the nearest one that is.
+    Fields that the class does not know are written again as they were read.
     """
 
     def __init__(self, cls: type[K], client: Client) -> None:
@@ -110,7 +122,7 @@ class TypedClient(Generic[K]):
 
     async def get(self, key: ObjectKey) -> K:
         """One object."""
-        return self._read(await self._client.get(self.resource, key))
+        return self._read(await self._asked(self._client.get(self.resource, key)))
 
     async def list(
         self, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
@@ -122,16 +134,19 @@ class TypedClient(Generic[K]):
             label_selector=label_selector,
             field_selector=field_selector,
         )
+        return await self._asked(self._all(pages))
+
+    async def _all(self, pages: AsyncIterator[Obj]) -> tuple[K, ...]:
         return tuple([self._read(obj) async for obj in pages])
 
     async def create(self, value: K) -> K:
         """Create an object."""
-        return self._read(await self._client.create(self.resource, raw_of(value)))
+        return self._read(await self._asked(self._client.create(self.resource, raw_of(value))))
 
     async def replace(self, value: K, *, subresource: str = "") -> K:
         """Replace an object; its `resource_version` guards against lost updates."""
-        answer = await self._client.replace(self.resource, raw_of(value), subresource=subresource)
-        return self._read(answer)
+        asked = self._client.replace(self.resource, raw_of(value), subresource=subresource)
+        return self._read(await self._asked(asked))
 
     async def apply(
         self,
@@ -156,7 +171,7 @@ class TypedClient(Generic[K]):
         """
         raw = raw_of(value)
         await take_over_named(self._client, self.resource, key_of(raw), adopt)
-        answer = await self._client.patch(
+        asked = self._client.patch(
             self.resource,
             key_of(raw),
             _without_version(raw),
@@ -164,7 +179,7 @@ class TypedClient(Generic[K]):
             subresource=subresource,
             force=force,
         )
-        return self._read(answer)
+        return self._read(await self._asked(asked))
 
     async def patch(
         self,
@@ -175,10 +190,8 @@ class TypedClient(Generic[K]):
         subresource: str = "",
     ) -> K:
         """Change an object; see `Client.patch`."""
-        answer = await self._client.patch(
-            self.resource, key, body, patch_type, subresource=subresource
-        )
-        return self._read(answer)
+        asked = self._client.patch(self.resource, key, body, patch_type, subresource=subresource)
+        return self._read(await self._asked(asked))
 
     async def delete(
         self,
@@ -190,14 +203,35 @@ class TypedClient(Generic[K]):
         grace_period: int | None = None,
     ) -> Obj:
         """Delete an object; see `Client.delete`."""
-        return await self._client.delete(
-            self.resource,
-            key,
-            uid=uid,
-            resource_version=resource_version,
-            propagation=propagation,
-            grace_period=grace_period,
+        return await self._asked(
+            self._client.delete(
+                self.resource,
+                key,
+                uid=uid,
+                resource_version=resource_version,
+                propagation=propagation,
+                grace_period=grace_period,
+            )
         )
+
+    async def _asked(self, call: Awaitable[A]) -> A:
+        try:
+            return await call
+        except NotFound as error:
+            if error.details.get("name") or not (why := await self._unserved()):
+                raise
+            raise NotFound(f"{error}: {why}") from error
+
+    async def _unserved(self) -> str:
+        """Why the kind itself is not found, with the nearest one; empty if it is served."""
+        ask = self._client.request
+        try:
+            served = await discovery.served_plurals(ask, self.resource.api_version)
+            others = () if served else await discovery.api_versions(ask)
+        except (ApiError, TransportError):
+            return ""
+        wrong = discovery.unserved(self.resource, served, others, own=False)
+        return str(wrong.error) if wrong else ""
 
     def _read(self, obj: Obj) -> K:
         return typed_of(self.cls, obj)

@@ -414,4 +414,5 @@ async def test_warnings_are_logged_whole(serve, monkeypatch) -> None:
     )
     await client.get(JOBS, ObjectKey("a", "b"))
     await client.close()
-    assert logged == [{"warning": 'unknown field "spec.pausd" in a \\ b'}]
+    path = "/apis/batch/v1/namespaces/a/jobs/b"
+    assert logged == [{"warning": 'unknown field "spec.pausd" in a \\ b', "path": path}]

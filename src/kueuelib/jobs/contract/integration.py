@@ -175,8 +175,8 @@ class Integration:
 
 
 def _shape_of(named: type[Typed] | None) -> Shape:
-    if named is None or not issubclass(named, KubeObject):  # the API server checks its own kinds
-        return {}
+    if named is None or not issubclass(named, KubeObject) or named.definition is None:
+        return {}  # the API server checks the kinds that others define
     from kueuelib.api.schema import object_schema
 
     return types_of(object_schema(named, derived=True), required=True)

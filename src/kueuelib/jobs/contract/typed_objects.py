@@ -36,12 +36,7 @@ def class_of_objects(job_type: type) -> type[Typed] | None:
             return named
         if not isinstance(named, type) or not issubclass(named, KubeObject):
             continue
-        if not hasattr(named, "resource"):
-            raise ConfigError(
-                f"class {job_type.__name__}",
-                f"{named.__name__} has no kind",
-                f"decorate {named.__name__} with @crd",
-            )
+        resource_of(named)
         return named
     return None
 

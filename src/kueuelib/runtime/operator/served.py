@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
-
-import attrs
+from collections.abc import Mapping
 
 from kueuelib.api.meta import Resource
-from kueuelib.errors import ApiError, ConfigError, TransportError
+from kueuelib.errors import ApiError, TransportError
 from kueuelib.runtime import discovery
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.discovery import Unserved, unserved
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.operator.declaration import Operator
 
@@ -19,48 +17,6 @@ PATIENCE = 5.0
 """Seconds that an API server may need until it serves a CRD that was just applied."""
 PAUSE = 0.25
 """Seconds between two looks."""
-_INSTALL = "run `kueuelib manifests FILE | kubectl apply -f -`"
-
-
-@attrs.frozen
-class Unserved:
-    """A kind that the API server does not serve.
-
-    Attributes:
-        error: names the kind, and the nearest one that is served.
-        misnamed: whether the kind is served under another plural: waiting cannot help.
-        absent: whether nothing of its group and version is served.
-    """
-
-    error: ConfigError
-    misnamed: bool = False
-    absent: bool = False
-
-
-def unserved(
-    resource: Resource, served: Mapping[str, str], api_versions: Iterable[str], *, own: bool
-) -> Unserved | None:
-    """What is wrong with a kind; None if it is served.
-
-    Args:
-        resource: the kind.
-        served: the kinds of its group and version, by plural.
-        api_versions: all that the API server serves; read only when `served` is empty.
-        own: whether the manifests of the operator define it.
-    """
-    if resource.plural in served:
-        return None
-    problem = f"is not served in {resource.api_version}"
-    if own:
-        return Unserved(ConfigError(resource.plural, problem, _INSTALL), absent=not served)
-    if served:
-        same = [plural for plural, kind in served.items() if kind.lower() == resource.kind.lower()]
-        near = same or get_close_matches(resource.plural, served, 1)
-        fix = f"did you mean {near[0]}?" if near else "install what serves it"
-        return Unserved(ConfigError(resource.plural, problem, fix), misnamed=bool(same))
-    near = get_close_matches(resource.api_version, api_versions, 1, cutoff=0.8)
-    fix = "install what serves it" + (f"; or did you mean {near[0]}?" if near else "")
-    return Unserved(ConfigError(resource.plural, problem, fix), absent=True)
 
 
 async def check_served(
