@@ -51,7 +51,8 @@ nav{display:none}
 table{width:100%;font-size:10px}
 table :is(div,span,summary){font-size:inherit}
 th,td{white-space:normal;padding-right:5px}
-.text{overflow-wrap:anywhere}
+.text{overflow-wrap:anywhere;min-width:10ch}
+p{break-inside:avoid}
 thead th{overflow-wrap:normal}
 tr{break-inside:avoid}
 h2,h3,h4,thead{break-after:avoid}

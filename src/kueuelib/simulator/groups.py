@@ -10,7 +10,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.simulator.figures import Spread, shown
 
-GROUPS = ("cluster_queues", "local_queues", "priorities", "shapes")
+GROUPS = ("cluster_queues", "local_queues", "priorities", "shapes", "sizes")
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 

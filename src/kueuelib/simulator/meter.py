@@ -1,4 +1,4 @@
-"""The figures of a simulation, per ClusterQueue, LocalQueue, priority and shape of jobs."""
+"""The figures of a simulation, per ClusterQueue, LocalQueue, priority, shape and size of jobs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from kueuelib.simulator.figures import Level, jain, shown
 from kueuelib.simulator.groups import GROUPS, Group
 from kueuelib.simulator.listener import Listener
 from kueuelib.simulator.live import Live
+from kueuelib.simulator.trace import Sizes
 
 SHORTEST = 10.0
 """The shortest run time, in seconds, in the bounded slowdown."""
@@ -58,6 +59,7 @@ class Meter(Listener):
 
     Args:
         cluster: its queues.
+        sizes: which jobs are large.
 
     Attributes:
         queues: the levels by ClusterQueue.
@@ -67,7 +69,8 @@ class Meter(Listener):
         last: the last end of a job; None before it.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, sizes: Sizes = Sizes()) -> None:  # noqa: B008 - frozen
+        self._sizes = sizes
         self._world = cluster.world
         self._groups: dict[str, dict[str, Group]] = {name: {} for name in GROUPS}
         self._hash = hashlib.sha256()
@@ -113,7 +116,8 @@ class Meter(Listener):
 
     def _find(self, live: Live, home: str) -> list[Group]:
         job, counted = live.job, [self.total]
-        names = (home or "(none)", f"{job.namespace}/{job.queue}", str(job.priority), job.shape)
+        queues = home or "(none)", f"{job.namespace}/{job.queue}"
+        names = (*queues, str(job.priority), job.shape, self._sizes.of(job))
         for kind, name in zip(GROUPS, names, strict=True):
             groups = self._groups[kind]
             mine = name if name in groups or len(groups) < MOST_GROUPS else OTHERS
@@ -268,6 +272,17 @@ def _chosen(admit: Admit) -> list[str]:
         f"{assignment.name}:{assignment.count}:{sorted(assignment.flavors.items())}"
         for assignment in admit.admission.pod_set_assignments
     ]
+
+
+def quota_of(cluster: Cluster) -> Counter[str]:
+    """The nominal quota of all ClusterQueues and cohorts by resource, in units of the scheduler."""
+    world = cluster.world
+    limits = [queue_spec(queue).limits for queue in world.cluster_queues.values()]
+    limits += [cohort_spec(cohort).limits for cohort in world.cohorts.values()]
+    quota = Counter[str]()
+    for pair, limit in (one for each in limits for one in each.items()):
+        quota[pair.resource] += limit.nominal
+    return quota
 
 
 def _by_name(name: str) -> tuple[float, str]:

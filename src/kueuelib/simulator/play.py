@@ -20,7 +20,7 @@ from kueuelib.simulator.longest import Longest, Rivals
 from kueuelib.simulator.meter import Meter
 from kueuelib.simulator.tables import JobRows, QueueRows
 from kueuelib.simulator.timing import Timing
-from kueuelib.simulator.trace import Trace
+from kueuelib.simulator.trace import Sizes, Trace
 from kueuelib.workload.life import LifeSettings
 
 BASELINE = "baseline"
@@ -107,6 +107,7 @@ def play(
     folder: Path,
     *,
     timing: Timing,
+    sizes: Sizes,
     sample_seconds: float,
     questions: Iterable[Question] = (),
     listeners: Iterable[Listener] = (),
@@ -119,6 +120,7 @@ def play(
         policy: the rules.
         folder: an existing folder for the files.
         timing: the durations besides run times.
+        sizes: which jobs are large.
         sample_seconds: the interval between the rows of a queue in `queues.csv`.
         questions: to answer during the run.
         listeners: receive every event as well.
@@ -128,7 +130,7 @@ def play(
         ConfigError: two jobs of one name at the same time.
         OSError: a file cannot be written.
     """
-    meter, asker = Meter(policy.cluster), _Asker(questions)
+    meter, asker = Meter(policy.cluster, sizes), _Asker(questions)
     historian = Historian(meter, (trace.last or 0.0) - (trace.first or 0.0))
     longest, rivals = Longest(), Rivals()
     with (

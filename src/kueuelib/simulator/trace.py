@@ -5,9 +5,11 @@ repeatedly.
 from __future__ import annotations
 
 import heapq
+import math
 import pickle
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,10 +18,12 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import Quantity, amount_of
-from kueuelib.simulator.work import Job
+from kueuelib.simulator.work import Job, PodShape
 
 CHUNK = 50_000
 """The number of jobs in memory while a trace is sorted."""
+SIZES = SMALL, MEDIUM, LARGE, ALL = "small", "medium", "large", "all"
+"""Classes of jobs; `ALL` if all jobs of a trace have one size."""
 _BATCH = 500
 """The number of jobs that are read from a file at a time."""
 
@@ -47,18 +51,69 @@ class Demand:
             self.largest[resource] = max(self.largest.get(resource, 0), amount)
 
 
-def requested(job: Job) -> dict[str, int]:
+def requested(job: Job) -> Mapping[str, int]:
     """The requests of all pods of a job, in the units of the scheduler.
 
     Jobs with a pod template are skipped, because a manifest has its own queues.
     """
+    return _requested(job.pod_sets)
+
+
+@lru_cache(maxsize=4096)
+def _requested(pod_sets: tuple[PodShape, ...]) -> Mapping[str, int]:
     totals: dict[str, int] = {}
-    for shape in job.pod_sets:
+    for shape in pod_sets:
         for resource, text in shape.requests:
             totals[resource] = totals.get(resource, 0) + shape.count * amount_of(
                 resource, Quantity.parse(text)
             )
     return totals
+
+
+@attrs.frozen
+class Sizes:
+    """Which jobs are small, medium and large.
+
+    The size of a job is its dominant share: the largest part that it asks for of the nominal quota
+    of a resource. The classes are thirds of the range of sizes, as factors: if the smallest job is
+    an eighth of the largest one, small jobs are at most a quarter of it.
+
+    Attributes:
+        quota: nominal quota by resource, in the units of the scheduler.
+        small: the largest share of a small job.
+        medium: the largest share of a medium one; as `small` if all jobs have one size.
+    """
+
+    quota: Mapping[str, int] = attrs.field(factory=dict)
+    small: float = 0.0
+    medium: float = 0.0
+
+    def of(self, job: Job) -> str:
+        """The class of a job: one of `SIZES`."""
+        if self.small == self.medium:
+            return ALL
+        size = _share(job, self.quota)
+        return SMALL if size <= self.small else MEDIUM if size <= self.medium else LARGE
+
+
+def _share(job: Job, quota: Mapping[str, int]) -> float:
+    asked = requested(job).items()
+    return max((amount / quota[name] for name, amount in asked if quota.get(name)), default=0.0)
+
+
+def sizes_of(trace: Iterable[Job], quota: Mapping[str, int]) -> Sizes:
+    """Which jobs of a trace are large.
+
+    Args:
+        trace: the jobs; read once.
+        quota: nominal quota by resource, in the units of the scheduler.
+    """
+    least, most = math.inf, 0.0
+    for job in trace:
+        if size := _share(job, quota):
+            least, most = min(least, size), max(most, size)
+    step = (most / least) ** (1 / 3)
+    return Sizes(quota, least * step, most / step) if step > 1 else Sizes()
 
 
 class Trace:

@@ -83,9 +83,18 @@ def test_a_policy_is_shown_beside_the_baseline(folder: Path, tmp_path: Path) -> 
     assert "(-75.0%)" in simulate(tmp_path, "--policy", str(EXAMPLE / "no-reclaim.yaml"))
 
 
-def test_the_page_shows_what_the_command_prints(tmp_path: Path) -> None:
-    shown = PAGE.split("--output results\n")[2].split("```")[0]
-    printed = simulate(tmp_path / "results")
+@pytest.mark.parametrize(
+    ("start", "options"),
+    [
+        ("--output results\n12 jobs\n", ()),
+        ("```text\n", ("--policy", str(EXAMPLE / "no-reclaim.yaml"))),
+    ],
+)
+def test_the_page_shows_what_the_command_prints(
+    tmp_path: Path, start: str, options: tuple[str, ...]
+) -> None:
+    shown = PAGE.split(start)[1].split("```")[0]
+    printed = simulate(tmp_path / "results", *options)
     stable = [
         line for line in shown.splitlines() if "events and" not in line and "Files" not in line
     ]

@@ -75,9 +75,10 @@ def amounts(row: list[str]) -> list[float | None]:
     return [None if cell == "-" else float(cell.replace(",", "")) for cell in row]
 
 
-def seconds(text: str) -> float:
-    size = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    return 0.0 if text == "0" else float(text[:-1]) * size[text[-1]]
+def seconds(text: str, head: str) -> float:
+    """A time in the unit that the head of its column, or of its table, ends with."""
+    size = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+    return float(text.replace(",", "")) * size[head.rpartition(" ")[2]]
 
 
 def test_it_refers_to_nothing_outside_of_itself(folder: Path, page: ET.Element) -> None:
@@ -154,14 +155,14 @@ def test_use_over_time_is_that_of_the_table_of_queues(
         end = figures["makespan_seconds"]
         begin = 0.0
         for row in rows:
-            until = min(seconds(row[0]), end)
+            until = min(seconds(row[0], head[0]), end)
             used = sum(mean(found, name, 2, begin, until) for name in ("team-a", "team-b"))
             assert amounts(row[1:])[head.index(f"{run}, used") - 1] == pytest.approx(used, abs=0.01)
             begin = until
         lines = table(page, "Jobs that wait for quota: means")
         begin = 0.0
         for row in lines[1:]:
-            until = min(seconds(row[0]), end)
+            until = min(seconds(row[0], lines[0][0]), end)
             waiting = sum(mean(found, name, 3, begin, until) for name in ("team-a", "team-b"))
             assert amounts(row[1:])[lines[0].index(run) - 1] == pytest.approx(waiting, abs=0.01)
             begin = until
@@ -179,7 +180,8 @@ def mean(rows: list[tuple[Any, ...]], queue: str, column: int, begin: float, unt
 
 
 def test_the_parts_of_the_waits_are_those_of_the_jobs(folder: Path, page: ET.Element) -> None:
-    head, *rows = table(page, "Time within which a given part of the started jobs did start")
+    title = "Time within which a given part of the started jobs did start, s"
+    head, *rows = table(page, title)
     for run in ("baseline", "no-reclaim"):
         with (folder / run / "jobs.csv").open() as file:
             waits = sorted(
@@ -187,7 +189,7 @@ def test_the_parts_of_the_waits_are_those_of_the_jobs(folder: Path, page: ET.Ele
             )
         for part, *cells in rows:
             at = -(-len(waits) * int(part.rstrip("%")) // 100) - 1
-            assert seconds(cells[head.index(run) - 1]) == waits[at]
+            assert seconds(cells[head.index(run) - 1], title) == waits[at]
 
 
 def test_who_preempted_whom_is_what_was_computed_by_hand(page: ET.Element) -> None:
@@ -197,13 +199,55 @@ def test_who_preempted_whom_is_what_was_computed_by_hand(page: ET.Element) -> No
 
 
 def test_the_longest_waits_are_those_computed_by_hand(page: ET.Element) -> None:
-    rows = [row for row in table(page, "The longest waits") if row[0] == "baseline"]
-    assert [[row[1], row[4]] for row in rows] == [
-        ["default/a3", "1.5m"],
-        ["default/b2", "30s"],
-        ["default/b3", "20s"],
-        ["default/a6", "15s"],
+    head, *rows = table(page, "The longest waits")
+    assert head[3:7] == ["arrived s", "waited s", "started s", "ended s"]
+    assert [[row[1], row[4]] for row in rows if row[0] == "baseline"] == [
+        ["default/a3", "90"],
+        ["default/b2", "30"],
+        ["default/b3", "20"],
+        ["default/a6", "15"],
     ]
+
+
+def test_every_column_of_times_has_one_unit(page: ET.Element) -> None:
+    """It stands in the head; no cell has one of its own."""
+    tables = list(page.iter("table"))
+    assert len(tables) > 15
+    cells = ["".join(cell.itertext()) for one in tables for cell in one.iter("td")]
+    assert not [cell for cell in cells if re.fullmatch(r"[\d.,]+(s|m|min|h|d|y)", cell)]
+    heads = ["".join(cell.itertext()) for one in tables for cell in one.iter("th")]
+    timed = {one for one in heads if re.match("wait |until|work lost|makespan|arrived|waited", one)}
+    assert {one.rpartition(" ")[2] for one in timed} == {"s"}
+    assert len(timed) >= 10
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "text"),
+    [
+        ([], "s", "0"),
+        ([0, None, 0], "s", "0"),
+        ([12, 30, 90], "s", "3,430"),
+        ([12, 90, 3430], "min", "57.17"),
+        ([0, 0, 0, 133, 4000, 6480, 164_000], "h", "0.9528"),
+        ([200_000], "d", "0.0397"),
+    ],
+)
+def test_half_of_the_times_have_one_of_their_unit(
+    values: list[float | None], unit: str, text: str
+) -> None:
+    found = readable.time_unit(values)
+    assert found.name == unit
+    assert found(3430 if any(values) else 0) == text
+    assert found(None) == "-"
+
+
+def test_the_page_begins_with_the_verdict(folder: Path, page: ET.Element) -> None:
+    result = orjson.loads((folder / "result.json").read_bytes())
+    (sentence,) = [one.text for one in page.iter("p") if one.get("class") == "verdict"]
+    assert result["verdicts"] == [sentence]
+    head, *rows = table(page, "Jobs by size")
+    assert head[:3] == ["size", "run", "jobs"]
+    assert [row[0] for row in rows] == ["small", "small", "medium", "medium", "large", "large"]
 
 
 def test_names_of_files_are_text(tmp_path: Path) -> None:

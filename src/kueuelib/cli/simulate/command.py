@@ -23,16 +23,18 @@ from kueuelib.cli.simulate.progress import Progress
 from kueuelib.cli.simulate.text import show, show_answers
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.meter import quota_of
 from kueuelib.simulator.parsing import named, not_negative
 from kueuelib.simulator.play import Played, Policy, Question, play
 from kueuelib.simulator.readers.formats import format_of, reader
 from kueuelib.simulator.readers.manifests import objects_in
 from kueuelib.simulator.readers.source import Source
+from kueuelib.simulator.report.comparison import verdicts
 from kueuelib.simulator.report.page import page
 from kueuelib.simulator.report.run import Run
 from kueuelib.simulator.report.style import KINDS
 from kueuelib.simulator.timing import Timing
-from kueuelib.simulator.trace import Trace
+from kueuelib.simulator.trace import Sizes, Trace, sizes_of
 from kueuelib.simulator.work import Job
 
 FORMAT = 1
@@ -104,9 +106,10 @@ def run(options: SimulateOptions) -> int:
         chosen = policies(given, options.policies, options.config, source, trace)
         _check_names(timing, questions, chosen, source)
         source.names.clear()
+        sizes = sizes_of(trace, quota_of(chosen[0].cluster))
         remove_earlier(options.output, _given(options))
         for policy in chosen:
-            played = _play(trace, policy, options, timing, questions)
+            played = _play(trace, policy, options, timing, questions, sizes)
             runs[policy.name] = played.figures
             kind = f"p{len(shown) % KINDS}"
             shown.append(Run(policy.name, played.figures, played.history, played.waits, kind))
@@ -115,9 +118,10 @@ def run(options: SimulateOptions) -> int:
                 break
         result = {
             "format": FORMAT,
-            "trace": _about(options, trace, faults),
+            "trace": _about(options, trace, faults, sizes),
             "notes": [*notes, *_notes(options, chosen)],
             "not_started": [policy.name for policy in chosen if policy.name not in runs],
+            "verdicts": verdicts(runs),
             "runs": runs,
         }
     target = options.output / RESULT
@@ -170,6 +174,7 @@ def _play(
     options: SimulateOptions,
     timing: Timing,
     questions: Sequence[Question],
+    sizes: Sizes,
 ) -> Played:
     folder = options.output / policy.name
     before = signal.getsignal(signal.SIGINT)
@@ -184,6 +189,7 @@ def _play(
                 policy,
                 folder,
                 timing=timing,
+                sizes=sizes,
                 sample_seconds=options.sample_seconds,
                 questions=questions,
                 listeners=[progress],
@@ -213,12 +219,13 @@ def _on_interrupt(stop: Callable[[], None]) -> None:
     signal.signal(signal.SIGINT, interrupted)
 
 
-def _about(options: SimulateOptions, trace: Trace, faults: Faults) -> Obj:
+def _about(options: SimulateOptions, trace: Trace, faults: Faults, sizes: Sizes) -> Obj:
     return {
         "files": [str(path) for path in options.traces],
         "jobs": trace.count,
         "first_arrival": trace.first,
         "last_arrival": trace.last,
+        "sizes": {"small": sizes.small, "medium": sizes.medium},
         "bad_lines": faults.bad,
         "bad_lines_shown": [str(line) for line in faults.shown],
         "dropped": dict(sorted(faults.dropped.items())),

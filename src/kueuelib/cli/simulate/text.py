@@ -17,7 +17,8 @@ from kueuelib.cli.terminal import terminal
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.simulator.play import BASELINE, Question
 from kueuelib.simulator.report import readable
-from kueuelib.simulator.report.comparison import WAITS, comparison
+from kueuelib.simulator.report.comparison import WAITS, comparison, unit_of
+from kueuelib.simulator.report.readable import TimeUnit
 from kueuelib.simulator.report.run import Run
 
 MOST_QUEUES = 40
@@ -40,10 +41,15 @@ def show(result: Obj, pictures: Sequence[Run], folder: Path, *, derived: bool) -
         names = ", ".join(result["not_started"])
         console.print(f"Never started: {names}", highlight=False, markup=False, soft_wrap=True)
     _notes(console, trace, runs)
+    for sentence in result["verdicts"]:
+        console.print(sentence, highlight=False, markup=False)
     if len(runs) > 1:
+        console.print(readable.sizes(trace["sizes"]), highlight=False)
         console.print(_comparison(runs))
+    unit = unit_of(runs)
     for name, figures in runs.items():
-        console.print(_queues(name if len(runs) > 1 else "", figures))
+        title = f"{name}, times in {unit.name}" if len(runs) > 1 else f"Times in {unit.name}"
+        console.print(_queues(title, figures, unit))
     plots(console, pictures)
     _summary(console, runs)
     files = f"Files: {folder}/report.html, result.json and, per run, jobs.csv and queues.csv"
@@ -93,7 +99,7 @@ def _table(title: str) -> Table:
     return Table(title=title or None, box=None, pad_edge=False, title_justify="left")
 
 
-def _queues(title: str, figures: Obj) -> Table:
+def _queues(title: str, figures: Obj, unit: TimeUnit) -> Table:
     table = _table(title)
     table.add_column("ClusterQueue")
     for column in ("jobs", *(f"wait {name}" for name in WAITS), "slowdown p50"):
@@ -102,21 +108,21 @@ def _queues(title: str, figures: Obj) -> Table:
         table.add_column(column, justify="right", no_wrap=True)
     rows = list(figures["cluster_queues"].items())
     for name, group in (*rows[:MOST_QUEUES], ("total", figures["total"])):
-        table.add_row(*_row(name, group, figures["use"].get(name, {})))
+        table.add_row(*_row(name, group, figures["use"].get(name, {}), unit))
     if len(rows) > MOST_QUEUES:
         table.caption = f"{len(rows) - MOST_QUEUES} more ClusterQueues are in result.json"
     return table
 
 
-def _row(name: str, group: Obj, use: Obj) -> list[str]:
-    waits = [readable.seconds(group["wait_seconds"][key]) for key in WAITS]
+def _row(name: str, group: Obj, use: Obj, unit: TimeUnit) -> list[str]:
+    waits = [unit(group["wait_seconds"][key]) for key in WAITS]
     return [
         name,
         f"{group['jobs']:,}",
         *waits,
         readable.plain(group["bounded_slowdown"]["p50"]),
         f"{group['preemptions']:,}",
-        readable.seconds(group["work_lost_seconds"]),
+        unit(group["work_lost_seconds"]),
         "\n".join(f"{pair} {readable.percent(one['of_nominal'])}" for pair, one in use.items()),
         "\n".join(
             readable.amount(one["borrowed"], pair.partition("/")[2]) for pair, one in use.items()

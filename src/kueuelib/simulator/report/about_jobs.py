@@ -19,7 +19,9 @@ from kueuelib.simulator.report.chart import (
     picture,
     steps,
 )
+from kueuelib.simulator.report.comparison import unit_of
 from kueuelib.simulator.report.over_time import WHOLE, run_legend, width_for
+from kueuelib.simulator.report.readable import TimeUnit
 from kueuelib.simulator.report.run import Run
 from kueuelib.simulator.report.scales import Scale, bent, log_ticks, moment, time_ticks
 
@@ -53,10 +55,9 @@ def waits(names: Names, runs: Sequence[Run]) -> Markup:
         for run in runs
     )
     svg = picture(names, "Waits", f"{text}.", WHOLE, height, frame, *drawn)
-    rows = [
-        [f"{part:.0%}", *(readable.seconds(_quantile(run, part)) for run in runs)] for part in PARTS
-    ]
-    title = "Time within which a given part of the started jobs did start"
+    unit = unit_of({run.name: run.figures for run in runs})
+    rows = [[f"{part:.0%}", *(unit(_quantile(run, part)) for run in runs)] for part in PARTS]
+    title = f"Time within which a given part of the started jobs did start, {unit.name}"
     numbers = folded(table(["jobs", *(run.name for run in runs)], rows, title=title))
     return tag("figure", run_legend(runs), svg, numbers)
 
@@ -89,8 +90,10 @@ def longest(names: Names, runs: Sequence[Run]) -> Markup:
         for run in runs
         if longest_waits[run.name]
     ]
-    head = ("run", "job", "ClusterQueue", "arrived", "waited", "started", "ended", "preempted")
-    rows = [_row(run, one) for run in runs for one in longest_waits[run.name]]
+    unit = unit_of({run.name: run.figures for run in runs})
+    times = (f"{what} {unit.name}" for what in ("arrived", "waited", "started", "ended"))
+    head = ("run", "job", "ClusterQueue", *times, "preempted")
+    rows = [_row(run, one, unit) for run in runs for one in longest_waits[run.name]]
     numbers = folded(table(head, rows, title="The longest waits", texts=3))
     key = legend([("area waits", "waits"), ("area runs", "runs")])
     return tag("figure", key, tag("div", *panels, class_="panels"), numbers)
@@ -102,15 +105,15 @@ def _lasted(run: Run, one: Obj) -> float:
     return float(ended - one["arrived"])
 
 
-def _row(run: Run, one: Obj) -> list[str]:
+def _row(run: Run, one: Obj, unit: TimeUnit) -> list[str]:
     began = run.history.borders[0]
-    times = ("-" if one[key] is None else moment(one[key] - began) for key in ("started", "ended"))
+    times = ("-" if one[key] is None else unit(one[key] - began) for key in ("started", "ended"))
     return [
         run.name,
         one["job"],
         one["cluster_queue"] or "-",
-        moment(one["arrived"] - began),
-        readable.seconds(one["wait_seconds"]),
+        unit(one["arrived"] - began),
+        unit(one["wait_seconds"]),
         *times,
         f"{one['preemptions']:,}",
     ]

@@ -118,9 +118,10 @@ def _table(
     columns: Sequence[tuple[str, Sequence[float | None]]],
     show: Show,
 ) -> Markup:
-    head = ["until", *(name for name, _ in columns)]
+    unit = readable.time_unit(ends[:1])
+    head = [f"until {unit.name}", *(name for name, _ in columns)]
     rows = [
-        [moment(end), *("-" if (one := column[at]) is None else show(one) for _, column in columns)]
+        [unit(end), *("-" if (one := column[at]) is None else show(one) for _, column in columns)]
         for at, end in enumerate(ends)
     ]
     return table(head, rows, title=f"{title}: means")

@@ -10,10 +10,12 @@ from kueuelib.pages.markup import Markup, Node, join, tag
 from kueuelib.pages.tables import folded, table
 from kueuelib.simulator.report import about_jobs, over_time, readable
 from kueuelib.simulator.report.chart import Names
-from kueuelib.simulator.report.comparison import WAITS, comparison
+from kueuelib.simulator.report.comparison import WAITS, comparison, unit_of
+from kueuelib.simulator.report.readable import TimeUnit
 from kueuelib.simulator.report.run import Run
 from kueuelib.simulator.report.scales import moment
 from kueuelib.simulator.report.style import style
+from kueuelib.simulator.trace import SIZES
 
 MOST_QUEUES = 40
 """The maximum number of ClusterQueues with their own pictures: those with the most jobs."""
@@ -29,7 +31,10 @@ _GROUPS = {
     "local_queues": "LocalQueue",
     "priorities": "priority",
     "shapes": "shape",
+    "sizes": "size",
 }
+_OPEN = ("cluster_queues", "sizes")
+"""The groups whose tables are not folded."""
 
 
 def page(result: Obj, runs: Sequence[Run]) -> str:
@@ -74,7 +79,8 @@ def page(result: Obj, runs: Sequence[Run]) -> str:
     sections += [_section(name, head, text, draw()) for name, head, text, draw in pictures]
     links = [("figures", "Figures"), *((name, head) for name, head, _, _ in pictures)]
     nav = tag("nav", *(tag("a", head, href=f"#{name}") for name, head in links))
-    header = tag("header", tag("h1", title), *_about(result), nav)
+    said = [tag("p", sentence, class_="verdict") for sentence in result["verdicts"]]
+    header = tag("header", tag("h1", title), *said, *_about(result), nav)
     body = tag("body", tag("main", header, *sections))
     return document(title, body, style=style(), policy=_POLICY)
 
@@ -87,6 +93,8 @@ def _section(name: str, title: str, text: str, content: Markup) -> Markup:
 def _about(result: Obj) -> list[Markup]:
     trace = result["trace"]
     lines = [f"Trace: {', '.join(trace['files'])}"]
+    if result["verdicts"]:
+        lines.append(readable.sizes(trace["sizes"]))
     lines += [f"Left out: {count:,} with {reason}" for reason, count in trace["dropped"].items()]
     if trace["bad_lines"]:
         lines.append(f"Bad lines, skipped: {trace['bad_lines']:,}")
@@ -113,19 +121,22 @@ def _figures(result: Obj, runs: Sequence[Run]) -> Markup:
     rows = [[label, *texts] for label, texts in comparison(result["runs"], 0)]
     rows.append(["decisions", *(run.figures["decisions"][:12] for run in runs)])
     parts: list[Node] = [table(["", *names], rows, title="All runs")]
+    unit = unit_of(result["runs"])
     for kind, name in _GROUPS.items():
-        shown = _groups(kind, name, runs)
-        parts.append(shown if kind == "cluster_queues" else folded(shown, f"By {name}"))
+        shown = _groups(kind, name, runs, unit)
+        parts.append(shown if kind in _OPEN else folded(shown, f"By {name}"))
     return join(*parts)
 
 
-def _groups(kind: str, name: str, runs: Sequence[Run]) -> Markup:
+def _groups(kind: str, name: str, runs: Sequence[Run], unit: TimeUnit) -> Markup:
     """The table of groups of jobs, with one row per group and run."""
     keys = list(dict.fromkeys(key for run in runs for key in run.figures[kind]))
-    head = [name, "run", "jobs", "started", *(f"wait {one}" for one in WAITS)]
-    head += ["slowdown p50", "preempted", "work lost"]
+    if kind == "sizes":
+        keys.sort(key=SIZES.index)
+    head = [name, "run", "jobs", "started", *(f"wait {one} {unit.name}" for one in WAITS)]
+    head += ["slowdown p50", "preempted", f"work lost {unit.name}"]
     rows = [
-        [key, run.name, *_cells(run.figures[kind][key])]
+        [key, run.name, *_cells(run.figures[kind][key], unit)]
         for key in keys[:MOST_ROWS]
         for run in runs
         if key in run.figures[kind]
@@ -135,14 +146,14 @@ def _groups(kind: str, name: str, runs: Sequence[Run]) -> Markup:
     return join(table(head, rows, title=f"Jobs by {name}", texts=2), said)
 
 
-def _cells(group: Obj) -> list[str]:
+def _cells(group: Obj, unit: TimeUnit) -> list[str]:
     return [
         f"{group['jobs']:,}",
         f"{group['started']:,}",
-        *(readable.seconds(group["wait_seconds"][key]) for key in WAITS),
+        *(unit(group["wait_seconds"][key]) for key in WAITS),
         readable.plain(group["bounded_slowdown"]["p50"]),
         f"{group['preemptions']:,}",
-        readable.seconds(group["work_lost_seconds"]),
+        unit(group["work_lost_seconds"]),
     ]
 
 

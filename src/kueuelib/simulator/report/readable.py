@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
 
 from kueuelib.simulator.work import MEMORY
 
@@ -11,6 +13,37 @@ HOUR = 3600.0
 DAY = 86400.0
 _BINARY = (("Ti", 2.0**40), ("Gi", 2.0**30), ("Mi", 2.0**20))
 _BYTES = (MEMORY, "ephemeral-storage", "hugepages-")
+
+
+@attrs.frozen
+class TimeUnit:
+    """The one unit of the times in a table.
+
+    Attributes:
+        name: for the head of the column.
+        seconds: that it has.
+    """
+
+    name: str
+    seconds: float
+
+    def __call__(self, value: float | None) -> str:
+        """Seconds in this unit, without its name; `-` for None."""
+        return plain(None if value is None else value / self.seconds)
+
+    def named(self, value: float) -> str:
+        """The same for a sentence: rounded more, and with its name."""
+        return f"{value / self.seconds:,.3g} {self.name}"
+
+
+_UNITS = tuple(map(TimeUnit, ("d", "h", "min", "s"), (DAY, HOUR, MINUTE, 1.0)))
+
+
+def time_unit(values: Iterable[float | None]) -> TimeUnit:
+    """The largest unit of which half of some times have 1 or more; zeros do not count."""
+    known = sorted(value for value in values if value)
+    middle = known[len(known) // 2] if known else 0.0
+    return next((one for one in _UNITS if middle >= one.seconds), _UNITS[-1])
 
 
 def seconds(value: float | None) -> str:
@@ -48,6 +81,17 @@ def percent(part: float | None) -> str:
 def jobs(count: int) -> str:
     """A number of jobs."""
     return f"{count:,} {'job' if count == 1 else 'jobs'}"
+
+
+def sizes(limits: Mapping[str, float]) -> str:
+    """What small and medium jobs are, from the limits of `Sizes`."""
+    if limits["small"] == limits["medium"]:
+        return "All jobs have the same size."
+    small, medium = (f"{100 * limits[key]:.2g} %" for key in ("small", "medium"))
+    return (
+        f"Small jobs ask for at most {small} of the nominal quota of any resource, medium ones for "
+        f"at most {medium}."
+    )
 
 
 def with_differences(values: Sequence[float | None]) -> list[str]:

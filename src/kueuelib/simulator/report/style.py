@@ -30,6 +30,7 @@ _DASHES = ("none", "7 3", "2 3", "9 3 2 3", "4 4", "12 4", "1 4", "6 2 2 2")
 
 _RULES = """
 main{max-width:1000px;margin:0 auto;padding:24px 20px 64px}
+.verdict{font-size:17px}
 .soft,figure p,nav{color:var(--soft);font-size:13px}
 figure{margin:8px 0 20px}
 svg[role=img]{display:block;width:100%;height:auto;max-width:960px}
@@ -56,6 +57,9 @@ main{max-width:none;padding:0}
 summary{display:none}
 figure{break-inside:avoid}
 .soft,.legend{break-after:avoid}
+.panels{grid-template-columns:1fr 1fr}
+.panels:has(.heat){grid-template-columns:minmax(0,1fr)}
+.heat{width:auto}
 .heat thead th:not(.text){writing-mode:vertical-rl;vertical-align:bottom;text-align:left}
 .heat td{min-width:0;padding:2px;print-color-adjust:exact}
 """
