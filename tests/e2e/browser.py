@@ -16,6 +16,8 @@ import aiohttp
 
 CHROMIUM = shutil.which("chromium")
 ABSENT = "there is no chromium on the PATH"
+PDFTOTEXT = shutil.which("pdftotext")
+NO_PDFTOTEXT = "there is no pdftotext (poppler-utils) on the PATH"
 PATIENCE = 60.0
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -83,6 +85,26 @@ class Page:
     async def picture(self) -> bytes:
         shot = await self.call("Page.captureScreenshot", format="png")
         return base64.b64decode(shot["data"])
+
+    async def narrow(self, width: int) -> None:
+        """The screen of a phone."""
+        screen = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+        await self.call("Emulation.setDeviceMetricsOverride", **screen)
+
+    async def printed(self, file: Path, *, landscape: bool) -> str:
+        """What is on A4 paper, in the order in which it was drawn.
+
+        What is beyond the edge of the paper is not in it.
+        """
+        a4 = {"paperWidth": 8.27, "paperHeight": 11.69, "landscape": landscape}
+        pdf = await self.call("Page.printToPDF", **a4)
+        file.write_bytes(base64.b64decode(pdf["data"]))
+        assert PDFTOTEXT is not None
+        command = [PDFTOTEXT, "-raw", str(file), "-"]
+        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        text, _ = await process.communicate()
+        assert process.returncode == 0
+        return text.decode()
 
 
 @asynccontextmanager
