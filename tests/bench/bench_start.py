@@ -137,7 +137,7 @@ def _full(folder: Path) -> Iterator[tuple[Server, Options]]:
             server = stack.enter_context(serving(REAL, folder))
             fill(server)
         else:
-            server = stack.enter_context(embedded(folder, COUNT))
+            server = stack.enter_context(embedded(folder, cluster(COUNT)))
             yield server, Options(profile=PROFILE, health=free_port(), wait=False)
             return
         with Rest(server.kubeconfig) as rest:

@@ -55,11 +55,11 @@ def cluster(count: int) -> Iterator[Obj]:
 
 
 @contextlib.contextmanager
-def embedded(folder: Path, count: int) -> Iterator[Server]:
-    """Run an embedded API server that holds the cluster."""
+def embedded(folder: Path, objects: Iterable[Obj]) -> Iterator[Server]:
+    """Run an embedded API server that holds some objects and the definitions of their kinds."""
     state, kubeconfig = folder / "state.json", folder / "kubeconfig"
     crds = [with_conversion(crd, by_url("https://127.0.0.1:1")) for crd in all_crds()]
-    state.write_bytes(orjson.dumps([*crds, *cluster(count)]))
+    state.write_bytes(orjson.dumps([*crds, *objects]))
     args = ["apiserver", "--kubeconfig", str(kubeconfig), "--load", str(state)]
     with (folder / "apiserver.log").open("wb") as log:
         process = subprocess.Popen(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +21,7 @@ from kueuelib.testing.processes import LocalCluster
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 GROUP = "kueue.x-k8s.io"
+PATIENCE = 120
 
 
 def pending(kubeconfig: Path, *args: str) -> subprocess.CompletedProcess[str]:
@@ -41,15 +46,17 @@ def test_the_order_is_that_of_the_queue_and_the_change_admits(
     eventually(lambda: len(rest.items(WORKLOADS)) == 3)
     eventually(lambda: rest.get(f"{KUEUE}/clusterqueues/team")["status"]["pendingWorkloads"] == 2)
 
-    second, third = items(cluster.kubeconfig, "-q", "team")
+    second, third = items(cluster.kubeconfig, "-q", "team", "--changes")
     assert [second["owner"], third["owner"]] == ["Job/second", "Job/third"]
     assert [second["place"], third["place"]] == [1, 2]
     assert second["verdict"] == "quota in use"
     assert second["why"] == "cpu on on-demand: 2 more needed"
     assert second["smallestChange"]["details"]["amounts"][0]["by"] == 2000
-    assert items(cluster.kubeconfig, "-c", "team") == [second, third]
-    assert items(cluster.kubeconfig, "-A") == [second, third]
-    text = pending(cluster.kubeconfig, "-c", "team").stdout.splitlines()
+    assert items(cluster.kubeconfig, "-c", "team", "--changes") == [second, third]
+    assert items(cluster.kubeconfig, "-A", "--changes", "2") == [second, third]
+    unsearched = {"changesSearched": False, "smallestChange": None}
+    assert items(cluster.kubeconfig, "-A") == [second | unsearched, third | unsearched]
+    text = pending(cluster.kubeconfig, "-c", "team", "--changes").stdout.splitlines()
     assert text[0].split()[:3] == ["CLUSTERQUEUE", "PLACE", "NAMESPACE"]
     assert "cpu on on-demand: 2 more needed" in text[1]
     assert "raise nominalQuota of flavor on-demand: cpu by 2 (to 4)" in text[1]
@@ -126,15 +133,62 @@ def test_a_user_of_one_namespace_gets_what_the_manager_wrote(users: Users) -> No
     assert note.startswith("Note: clusterqueues, cohorts,")
     assert "cannot be listed in the whole cluster" in note
     assert rest
-    (item,) = items(mine, "-n", "ns")
+    (item,) = items(mine, "-n", "ns", "--changes")
     assert (item["place"], item["smallestChange"]) == (None, None)
 
 
 def test_a_reader_of_our_kinds_alone_gets_the_engines_answer(users: Users) -> None:
     reader = users.user("reader", ["*"])
-    (item,) = items(reader, "-A")
+    (item,) = items(reader, "-A", "--changes")
     assert (item["place"], item["verdict"]) == (1, "exceeds quota")
     assert item["smallestChange"]["details"]["amounts"][0]["by"] == 1000
+
+
+def test_a_terminal_shows_progress_and_then_the_rows(users: Users) -> None:
+    """The page and the table; both leave nothing of it behind."""
+    for command in ("pending", "report"):
+        shown, leader = b"", pty.openpty()
+        args = [sys.executable, "-m", "kueuelib", command, "--changes", "--kubeconfig", users.admin]
+        args += ["-A"] if command == "pending" else []
+        with subprocess.Popen(args, stdout=subprocess.PIPE, stderr=leader[1]) as process:
+            os.close(leader[1])
+            printed, _ = process.communicate(timeout=PATIENCE)
+        with contextlib.suppress(OSError):  # all of it was read
+            while piece := os.read(leader[0], 4096):
+                shown += piece
+        os.close(leader[0])
+        assert process.returncode == 0
+        clear = b"\r\x1b[K"
+        assert shown.startswith(clear + b"searching for changes: 1 of 1, ns/w" + clear)
+        assert shown.replace(clear, b"") == b"searching for changes: 1 of 1, ns/w"
+        assert b"raise nominalQuota of flavor on-demand: cpu by 1 (to 3)" in printed
+
+
+def test_questions_import_nothing_that_they_do_not_use(users: Users) -> None:
+    """Most of the time until the first answer is the time for imports."""
+    code = """
+import contextlib, io, sys
+from kueuelib.cli import main
+with contextlib.redirect_stdout(io.StringIO()) as told, contextlib.suppress(SystemExit):
+    main()
+assert "ns/w" in told.getvalue() or " w " in told.getvalue(), told.getvalue()
+print([name for name in {unused!r} if name in sys.modules])
+"""
+    unused = ("rich", "cryptography", "aiohttp.web_app", "jsonpatch", "kueuelib.embedded")
+    unused += (
+        "kueuelib.jobs.pods.compose",
+        "kueuelib.jobs.contract.generic_job",
+        "kueuelib.controllers.webhooks",
+    )
+    for args in (("pending", "-A"), ("report",)):
+        done = subprocess.run(
+            [sys.executable, "-c", code.format(unused=unused), *args, "--kubeconfig", users.admin],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PATIENCE,
+        )
+        assert done.stdout.strip() == "[]", args
 
 
 def test_without_workloads_one_line_says_what_to_ask_for(users: Users) -> None:

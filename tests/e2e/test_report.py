@@ -71,6 +71,9 @@ def test_the_page_says_what_waits_and_the_smallest_change(users: Users) -> None:
     assert done.stdout.startswith("<!DOCTYPE html>\n")
     assert "<h1>Queues of kueuelib</h1>" in done.stdout
     assert "1 Workload waits" in done.stdout
+    assert "raise nominalQuota" not in done.stdout
+    done = report(users.admin, "--changes")
+    assert (done.returncode, done.stderr) == (0, "")
     assert "raise nominalQuota of flavor on-demand: cpu by 1 (to 3)" in done.stdout
 
 

@@ -62,7 +62,7 @@ def test_what_counts_is_what_the_rules_say(cluster: LocalCluster, rest: Rest) ->
     answer = kueuelib("explain", "job/wide", *options)
     rows = {row["resource"]: row["requested"] for row in json.loads(answer.stdout)["table"]}
     assert rows == {"cpu": "1", "example.com/credits": "10"}, answer.stderr
-    (listed,) = json.loads(kueuelib("pending", *options).stdout)["items"]
+    (listed,) = json.loads(kueuelib("pending", "--changes", *options).stdout)["items"]
     assert listed["smallestChange"]["details"]["amounts"][0]["by"] == 1
     found = json.loads(kueuelib("doctor", *options).stdout)["findings"]
     assert "example.com/credits" not in json.dumps(

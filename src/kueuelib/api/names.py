@@ -27,6 +27,8 @@ CLUSTER_QUEUE_LABEL: Final = f"{KUEUE}/cluster-queue-name"
 LOCAL_QUEUE_LABEL: Final = f"{KUEUE}/local-queue-name"
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
+LEASE: Final = "c1f6bfd2.kueue.x-k8s.io"
+"""The default Lease of the election, on which the leader notes what it runs with."""
 DEFAULT_NAMESPACE: Final = "default"
 """The namespace of an object when neither the object nor a kubeconfig names one."""
 DEFAULT_QUEUE: Final = "default"

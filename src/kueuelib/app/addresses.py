@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kueuelib.errors import ConfigError
-from kueuelib.runtime.http import check_servable, parse_address
+from kueuelib.runtime.addresses import check_servable, parse_address
 
 if TYPE_CHECKING:
     from kueuelib.app.configuration import Configuration

@@ -17,6 +17,7 @@ import attrs
 
 from kueuelib.api.kinds import MANAGER_NAMESPACE
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.names import LEASE
 from kueuelib.app.borrowing import Borrowing
 from kueuelib.app.configuration_keys import (
     NOT_ZERO,
@@ -48,7 +49,6 @@ from kueuelib.app.preemption import Preemption
 from kueuelib.app.refusals import refuse_any
 from kueuelib.app.resources import Resources
 from kueuelib.app.tls import Tls
-from kueuelib.controllers.manifests import LEASE
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.contract.settings import QuotaReleaseStrategy
 from kueuelib.runtime.namespace import own_namespace
@@ -56,6 +56,10 @@ from kueuelib.runtime.yaml_files import documents, read_text
 
 API_VERSIONS = (V1BETA1, V1BETA2)
 KIND = "Configuration"
+CONFIG_MAP = "kueue-manager-config"
+"""The ConfigMap of an installation in a cluster."""
+CONFIG_FILE = "controller_manager_config.yaml"
+"""Its key."""
 OFF = "0"
 """The address that turns a server off."""
 

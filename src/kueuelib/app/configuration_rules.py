@@ -19,7 +19,7 @@ from kueuelib.app.refusals import Refusal, refusal_of
 from kueuelib.app.resources import check_resources
 from kueuelib.app.tls import check_tls
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.catalog.plugins import POD_FRAMEWORK, common_registry, installed
+from kueuelib.jobs.contract.settings import COMMON_FRAMEWORKS, POD_FRAMEWORK
 from kueuelib.machinery.election import ElectionOptions
 from kueuelib.machinery.selectors import from_label_selector
 
@@ -143,9 +143,10 @@ def election_options(
 
 def _check_frameworks(names: Sequence[str]) -> Iterator[Refusal]:
     """Refuses integrations that are neither bundled nor installed."""
-    if common_registry({*names}):
+    if COMMON_FRAMEWORKS.issuperset(names):
         return
     from kueuelib.jobs.catalog.builtin import builtin_registry
+    from kueuelib.jobs.catalog.plugins import installed
 
     known = {*builtin_registry().names()}
     for index, name in enumerate(names):
@@ -172,15 +173,18 @@ def _check_integrations(configuration: Configuration) -> Iterator[Refusal]:
         if not is_qualified_name(name):
             where = f"integrations.labelKeysToCopy[{index}]"
             yield Refusal(f"{where}: {name!r} is not a label key", "correct it")
-    names = {*integrations.frameworks}
-    registry = common_registry(names)
-    if registry is None:
-        from kueuelib.jobs.catalog.builtin import builtin_registry
-
-        registry = builtin_registry()
-    enabled = registry.enabled(names.intersection(registry.names()))
-    if any(each.name == POD_FRAMEWORK for each in enabled):
+    if POD_FRAMEWORK in _enabled({*integrations.frameworks}):
         yield from _check_pod_options(configuration)
+
+
+def _enabled(names: set[str]) -> set[str]:
+    """The names of bundled integrations with those that they need."""
+    if names <= COMMON_FRAMEWORKS:
+        return names
+    from kueuelib.jobs.catalog.builtin import builtin_registry
+
+    registry = builtin_registry()
+    return {each.name for each in registry.enabled(names.intersection(registry.names()))}
 
 
 def _check_pod_options(configuration: Configuration) -> Iterator[Refusal]:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from importlib.metadata import version
 from pathlib import Path
 
 import attrs
 
+from kueuelib import __version__
 from kueuelib.api.meta import Obj
-from kueuelib.app.configuration import KIND, Configuration
+from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, KIND, Configuration
 from kueuelib.app.configuration_versions import V1BETA2
 from kueuelib.app.dashboards import dashboard_text
 from kueuelib.controllers.manifests import APP, METRICS_SERVICE, SERVICE_ACCOUNT, WEBHOOK_PORT
@@ -23,12 +23,10 @@ from kueuelib.errors import ConfigError
 NAME = SERVICE_ACCOUNT
 METRICS_PORT = 8443
 HEALTH_PORT = 8081
-CONFIG_MAP = "kueue-manager-config"
 DASHBOARDS = "kueue-dashboards"
 MONITOR = "kueue-controller-manager-metrics-monitor"
 DASHBOARD_LABELS = {"grafana_dashboard": "1"}
 """By which the Helm chart of Grafana finds dashboards."""
-CONFIG_FILE = "controller_manager_config.yaml"
 CERTIFICATES = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 - in the container
 """The default folder of certificates in a container."""
 USER = 65532
@@ -78,7 +76,7 @@ class Deployed:
             configuration expects them; None when the manager makes its own.
     """
 
-    image: str = attrs.field(factory=lambda: f"kueuelib:{version('kueuelib')}")
+    image: str = attrs.field(factory=lambda: f"kueuelib:{__version__}")
     replicas: int = 2
     config: str = CONFIGURATION
     resources: Obj = attrs.field(factory=lambda: RESOURCES)

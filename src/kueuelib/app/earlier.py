@@ -9,14 +9,8 @@ from typing import Final
 from kueuelib.api.crd import all_crds
 from kueuelib.api.kinds import API_SERVICES, CONFIG_MAPS, CRDS, DEPLOYMENTS, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, key_of
-from kueuelib.app.deployment import (
-    CONFIG_FILE,
-    CONFIG_MAP,
-    CONFIGURATION,
-    NAME,
-    Deployed,
-    left_behind,
-)
+from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP
+from kueuelib.app.deployment import CONFIGURATION, NAME, Deployed, left_behind
 from kueuelib.controllers.manifests import APP
 from kueuelib.controllers.visibility.manifests import api_service_names
 from kueuelib.errors import ConfigError

@@ -16,8 +16,13 @@ import orjson
 
 from kueuelib.api.kinds import CONFIG_MAPS, LEASES
 from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of, key_of
-from kueuelib.app.configuration import Configuration, load_configuration, parse_configuration
-from kueuelib.app.deployment import CONFIG_FILE, CONFIG_MAP
+from kueuelib.app.configuration import (
+    CONFIG_FILE,
+    CONFIG_MAP,
+    Configuration,
+    load_configuration,
+    parse_configuration,
+)
 from kueuelib.app.lease_notes import DECISIVE, PUBLISHED
 from kueuelib.app.part_settings import engine_settings
 from kueuelib.errors import ApiError, ConfigError

@@ -14,10 +14,11 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.app.configuration import Configuration
 from kueuelib.controllers.manifests import server_names
 from kueuelib.runtime.access_reviews import PathReaders
+from kueuelib.runtime.addresses import parse_address
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.contact import ServerContact
-from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
+from kueuelib.runtime.http import MetricsServer, ProbeServer
 from kueuelib.runtime.lag import LoopLag
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.manager import ABORT_DEADLINE, Group, Manager

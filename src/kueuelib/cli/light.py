@@ -14,7 +14,7 @@ CERTIFICATES: Final = "SSL_CERT_FILE"
 
 
 @contextmanager
-def light_imports() -> Iterator[None]:
+def light_imports(*, serves: bool = False) -> Iterator[None]:
     """Spare 6 MB in imports inside: rich, certificates of the system, and generated source code.
 
     structlog imports rich for tracebacks that we never print. aiohttp loads the certificates for
@@ -23,6 +23,9 @@ def light_imports() -> Iterator[None]:
     What is imported already stays, and what is imported here is not garbage later: collections
     leave it out, and would find nothing meanwhile. Those who do not use attrs come first, because
     they make no garbage to look for among them.
+
+    Args:
+        serves: whether the program serves HTTP.
     """
     from kueuelib.runtime.memory import uncollected
 
@@ -33,7 +36,8 @@ def light_imports() -> Iterator[None]:
     os.environ[CERTIFICATES] = os.devnull
     try:
         with uncollected():
-            import aiohttp.web  # noqa: F401 - see above
+            if serves:
+                pass
 
             gc.freeze()
             yield

@@ -17,8 +17,8 @@ from kueuelib.checks import serve
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.runtime import logs
+from kueuelib.runtime.addresses import parse_address
 from kueuelib.runtime.entry import run_program
-from kueuelib.runtime.http import parse_address
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.running import ServeOptions
 from kueuelib.runtime.operator.running import serve as serve_operator

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from kueuelib.api.crd import converted_crds
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj
+from kueuelib.api.names import LEASE
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 from kueuelib.runtime.webhook.certs import Names, service_names
 
@@ -28,8 +29,6 @@ METRICS_READER_ROLE = "kueue-metrics-reader"
 LEADER_ROLE = "kueue-leader-election-role"
 CERTIFICATES_ROLE = "kueue-certificates-role"
 CONFIGURATION_ROLE = "kueue-configuration-reader-role"
-LEASE = "c1f6bfd2.kueue.x-k8s.io"
-"""The default Lease of the election, on which the leader notes what it runs with."""
 
 WATCH = ("list", "watch")
 READ = ("get", *WATCH)

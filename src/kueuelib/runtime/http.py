@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -13,7 +11,8 @@ from typing import TYPE_CHECKING
 import anyio
 from aiohttp import web
 
-from kueuelib.errors import ApiError, ConfigError, Forbidden, TransportError, Unauthorized
+from kueuelib.errors import ApiError, Forbidden, TransportError, Unauthorized
+from kueuelib.runtime.addresses import unbound
 from kueuelib.runtime.connections import Connection, Site
 from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
@@ -26,24 +25,6 @@ Check = Callable[[], str]
 """Returns what is wrong, or an empty text."""
 Guard = Callable[[str], Awaitable[None]]
 TEXT_FORMAT = "text/plain; version=1.0.0; charset=utf-8"
-
-
-def parse_address(text: str, subject: str) -> tuple[str, int] | None:
-    """Host and port of `host:port` or `:port`; None for `0`, which turns a server off.
-
-    Args:
-        text: the address.
-        subject: what to name in errors, for example the configuration's key.
-
-    Raises:
-        ConfigError: it is not an address.
-    """
-    if text == "0":
-        return None
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(subject, f"{text!r} is not an address", "write host:port, or :port")
-    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 @asynccontextmanager
@@ -84,33 +65,13 @@ async def serving(
             try:
                 await site.start()
             except OSError as error:
-                raise _unbound(host, port, subject, error) from error
+                raise unbound(host, port, subject, error) from error
             yield site.port
         finally:
             site.stop()
     finally:
         with anyio.CancelScope(shield=True):
             await hang_up(runner)
-
-
-async def check_servable(host: str, port: int, *, subject: str = "") -> None:
-    """Refuses an address that `serving` could not bind now; nothing is served.
-
-    Args:
-        host: the address to bind; all of them when empty.
-        port: 0 for any free one.
-        subject: what to name in errors besides the address.
-
-    Raises:
-        ConfigError: the address cannot be bound.
-    """
-    loop = asyncio.get_running_loop()
-    try:
-        server = await loop.create_server(asyncio.Protocol, host or None, port)
-    except OSError as error:
-        raise _unbound(host, port, subject, error) from error
-    server.close()
-    await server.wait_closed()
 
 
 async def hang_up(runner: web.BaseRunner) -> None:
@@ -122,16 +83,6 @@ async def hang_up(runner: web.BaseRunner) -> None:
     for transport in transports:
         transport.abort()
     await asyncio.sleep(0)
-
-
-def _unbound(host: str, port: int, subject: str, error: OSError) -> ConfigError:
-    address = f"{host or '*'}:{port}"
-    named = f"{subject}: {address}" if subject else address
-    if error.errno == errno.EADDRINUSE:
-        fix = "end the program that uses it, or choose another address"
-        return ConfigError(named, "the address is in use", fix)
-    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-    return ConfigError(named, f"the address cannot be served ({reason})", "choose another address")
 
 
 class ProbeServer:

@@ -24,7 +24,7 @@ from kueuelib.app.decoding import parse_duration
 from kueuelib.app.part_settings import engine_settings, job_settings
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog.builtin import builtin_registry
-from kueuelib.runtime.http import parse_address
+from kueuelib.runtime.addresses import parse_address
 from kueuelib.scheduler.quota.past_usage import UsageRule
 
 FINAL, INITIAL = "LessThanOrEqualToFinalShare", "LessThanInitialShare"

@@ -6,7 +6,8 @@ import pytest
 
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj
-from kueuelib.app.explaining.subject import ObjectNotFound, owned_workload, parse_reference
+from kueuelib.app.explaining.existing import ObjectNotFound
+from kueuelib.app.explaining.subject import owned_workload, parse_reference
 
 
 def workload(name: str, owner: str, *, created: int = 0, finished: bool = False) -> Obj:

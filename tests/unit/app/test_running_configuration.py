@@ -10,8 +10,7 @@ import yaml
 
 from kueuelib.api.kinds import CONFIG_MAPS, LEASES, NAMESPACES
 from kueuelib.api.meta import ObjectKey, Resource
-from kueuelib.app.configuration import Configuration, parse_configuration
-from kueuelib.app.deployment import CONFIG_FILE, CONFIG_MAP
+from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration, parse_configuration
 from kueuelib.app.lease_notes import DECISIVE, PUBLISHED, published
 from kueuelib.app.running_configuration import Running, running_configuration
 from kueuelib.embedded.server import ApiServer

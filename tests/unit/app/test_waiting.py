@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import attrs
@@ -19,11 +20,12 @@ from kueuelib.app.explaining.waiting import (
     told,
     with_groups,
 )
-from kueuelib.cli.pending.command import to_data, to_text
+from kueuelib.cli.pending.command import to_data, to_lines, with_changes
 from kueuelib.errors import Forbidden
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.changes import Ends
+from kueuelib.scheduler.explain.search import Search
 from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict
 from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World
@@ -67,6 +69,15 @@ def waits(name: str, queue: str = "lq", cpu: int = 3, **fields: Any) -> Workload
     return make_workload(name, queue, {"cpu": cpu}, **fields)
 
 
+def text(listing: Listing, *, wide: bool = False, searched: int = 0) -> str:
+    rows = with_changes(listing, searched)
+    return "".join(to_lines(listing, rows, wide=wide, searches=searched > 0))
+
+
+def data(listing: Listing, searched: int = 0) -> Obj:
+    return to_data(listing, with_changes(listing, searched))
+
+
 def names(listing: Listing) -> list[tuple[str, int | None]]:
     return [(row.key.name, row.place) for row in listing.rows]
 
@@ -80,7 +91,6 @@ def test_workloads_come_in_the_order_of_the_queue_with_their_places() -> None:
         ),
         ALL,
         NOW,
-        0,
     )
     assert names(found) == [("urgent", 1), ("early", 2), ("late", 3)]
     assert [row.verdict for row in found.rows] == ["fits now", "quota in use", "quota in use"]
@@ -91,44 +101,79 @@ def test_workloads_come_in_the_order_of_the_queue_with_their_places() -> None:
 def test_a_mistake_has_the_fix_that_explain_names() -> None:
     """Also when no search is asked for, and when others wait before it."""
     for searched in (0, 10):
-        listing = decided(cluster(waits("lost", "typo"), waits("good")), ALL, NOW, searched)
+        listing = decided(cluster(waits("lost", "typo"), waits("good")), ALL, NOW)
         (lost,) = [row for row in listing.rows if row.key.name == "lost"]
         asked = explain(world(waits("lost", "typo"), waits("good")), lost.key, NOW)
         assert lost.problems == asked.problems
         assert [one.subject for one in lost.problems] == ["LocalQueue ns/typo"]
         fix = "create it, or set the label kueue.x-k8s.io/queue-name to one of lq, other"
-        assert f"LocalQueue ns/typo: {fix}" in to_text(listing, wide=False)
-        data = {item["name"]: item["problems"] for item in to_data(listing)["items"]}
-        assert data["lost"][0]["fix"] == fix
-        assert data["good"] == []
+        assert f"LocalQueue ns/typo: {fix}" in text(listing, searched=searched)
+        told = {item["name"]: item["problems"] for item in data(listing, searched)["items"]}
+        assert told["lost"][0]["fix"] == fix
+        assert told["good"] == []
 
 
 def test_a_selection_leaves_places_as_they_are() -> None:
     waiting = (waits("a", created=1), waits("b", "other", created=2), waits("c", created=3))
-    of_queue = decided(cluster(*waiting), Selection("ns", local_queue="lq"), NOW, 0)
+    of_queue = decided(cluster(*waiting), Selection("ns", local_queue="lq"), NOW)
     assert names(of_queue) == [("a", 1), ("c", 3)]
-    assert decided(cluster(*waiting), Selection("another"), NOW, 0).rows == ()
-    assert len(decided(cluster(*waiting), Selection(cluster_queue="cq"), NOW, 0).rows) == 3
-    assert decided(cluster(*waiting), Selection(cluster_queue="b"), NOW, 0).rows == ()
+    assert decided(cluster(*waiting), Selection("another"), NOW).rows == ()
+    assert len(decided(cluster(*waiting), Selection(cluster_queue="cq"), NOW).rows) == 3
+    assert decided(cluster(*waiting), Selection(cluster_queue="b"), NOW).rows == ()
 
 
 def test_the_smallest_change_is_searched_for_those_ahead() -> None:
-    found = decided(
-        cluster(waits("a", cpu=5, created=1), waits("b", cpu=5, created=2)), ALL, NOW, 1
-    )
-    first, second = found.rows
+    found = decided(cluster(waits("a", cpu=5, created=1), waits("b", cpu=5, created=2)), ALL, NOW)
+    first, second = with_changes(found, 1)
     assert first.searched
     assert first.change is not None
     assert "raise nominalQuota of flavor f: cpu by 1 (to 5)" in first.change.change.text
     assert not second.searched
     assert second.change is None
-    text = to_text(found, wide=False)
-    assert "ClusterQueue cq: raise nominalQuota of flavor f: cpu by 1 (to 5)\n" in text
-    assert to_data(found)["items"][0]["smallestChange"]["kind"] == "quota"
+    assert "ClusterQueue cq: raise nominalQuota of flavor f: cpu by 1 (to 5)\n" in text(
+        found, searched=1
+    )
+    assert data(found, 1)["items"][0]["smallestChange"]["kind"] == "quota"
+
+
+def test_a_row_is_printed_when_its_search_has_ended(searches: list[str]) -> None:
+    """The default searches for nothing; the change of a row is there before the next search."""
+    listing = decided(cluster(*(waits(name, cpu=5) for name in "abc")), ALL, NOW)
+    assert "SMALLEST CHANGE" not in text(listing)
+    assert [item["changesSearched"] for item in data(listing)["items"]] == [False] * 3
+    assert searches == []
+    lines = to_lines(listing, with_changes(listing, sys.maxsize), wide=False, searches=True)
+    assert next(lines).endswith("SMALLEST CHANGE\n")
+    assert searches == []
+    for name in "abc":
+        assert "ClusterQueue cq: raise nominalQuota of flavor f: cpu by " in next(lines)
+        assert searches[-1] == name
+    assert list(lines) == []
+    assert searches == ["a", "b", "c"]
+
+
+def test_what_fits_is_not_searched(searches: list[str]) -> None:
+    listing = decided(cluster(waits("fits", created=1), waits("next", created=2)), ALL, NOW)
+    assert [row.searched for row in with_changes(listing, 1)] == [False, True]
+    assert searches == ["next"]
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the Workloads for which a search for changes ran."""
+    names: list[str] = []
+    run = Search.run
+
+    def counted(search: Search) -> tuple[TriedChange, ...]:
+        names.append(search._key.name)
+        return run(search)
+
+    monkeypatch.setattr(Search, "run", counted)
+    return names
 
 
 def test_what_waits_in_no_queue_is_listed_without_a_place() -> None:
-    found = decided(cluster(waits("lost", "absent"), waits("off", active=False)), ALL, NOW, 0)
+    found = decided(cluster(waits("lost", "absent"), waits("off", active=False)), ALL, NOW)
     assert [(row.key.name, row.cluster_queue, row.place, row.verdict) for row in found.rows] == [
         ("lost", "", None, "misconfigured"),
         ("off", "cq", None, "deactivated"),
@@ -140,8 +185,8 @@ def test_what_is_gated_is_listed_with_its_gates() -> None:
     notes = {"kueue.x-k8s.io/admission-gated-by": "example.com/a"}
     metadata = attrs.evolve(workload.metadata, annotations=notes)
     gated = attrs.evolve(workload, metadata=metadata)
-    found = decided(cluster(gated, waits("next")), ALL, NOW, 2)
-    row, other = sorted(found.rows, key=lambda row: row.key)
+    found = decided(cluster(gated, waits("next")), ALL, NOW)
+    row, other = sorted(with_changes(found, 2), key=lambda row: row.key)
     message = "Admission is gated by: example.com/a"
     assert (row.verdict, row.reason, row.message) == ("gated", "AdmissionGated", message)
     assert (row.cluster_queue, row.place, other.place) == ("cq", None, 1)
@@ -152,8 +197,8 @@ def test_what_is_gated_is_listed_with_its_gates() -> None:
 def test_what_waits_for_missing_pods_is_listed_without_a_place() -> None:
     condition = make_condition("Requeued", False, PODS_MISSING) | {"message": "2 of 3 pods"}
     held = waits("held", conditions=[condition])
-    found = decided(cluster(held, waits("next")), ALL, NOW, 2)
-    row, other = sorted(found.rows, key=lambda row: row.key)
+    found = decided(cluster(held, waits("next")), ALL, NOW)
+    row, other = sorted(with_changes(found, 2), key=lambda row: row.key)
     assert (row.verdict, row.reason, row.message) == ("pods missing", PODS_MISSING, "2 of 3 pods")
     assert (row.cluster_queue, row.place, row.change) == ("cq", None, None)
     assert other.place == 1
@@ -168,7 +213,7 @@ def test_a_fix_names_the_field_and_comes_before_a_change_elsewhere() -> None:
     facts = facts.with_cluster_queue(broken).with_workload(waits("d", "broken"))
     facts = facts.with_local_queue(make_local_queue("broken", "broken"))
     for searched in (0, 10):
-        listing = decided(Cluster(facts, (), PriorityClasses({}, {}), ()), ALL, NOW, searched)
+        listing = decided(Cluster(facts, (), PriorityClasses({}, {}), ()), ALL, NOW)
         rows = {row.key.name: row for row in listing.rows}
         assert rows["b"].first_fix == "LocalQueue ns/held: set spec.stopPolicy to None"
         create = "LocalQueue ns/lost: create ClusterQueue absent, or make another LocalQueue"
@@ -178,15 +223,15 @@ def test_a_fix_names_the_field_and_comes_before_a_change_elsewhere() -> None:
         why = "ResourceFlavor gone is named by ClusterQueue broken and does not exist"
         assert rows["d"].why == f"ClusterQueue broken is inactive: {why}"
         assert rows["a"].first_fix == rows["a"].cause == ""
-        text = to_text(listing, wide=False)
-        assert all(one.first_fix in text for one in rows.values())
+        shown = text(listing, searched=searched)
+        assert all(one.first_fix in shown for one in rows.values())
 
 
 def test_a_stopped_cluster_queue_says_so_once() -> None:
     facts = world(waits("a")).with_cluster_queue(
         make_cluster_queue("cq", {"f": {"cpu": 4}}, stopPolicy="Hold")
     )
-    (row,) = decided(Cluster(facts, (), PriorityClasses({}, {}), ()), ALL, NOW, 0).rows
+    (row,) = decided(Cluster(facts, (), PriorityClasses({}, {}), ()), ALL, NOW).rows
     assert row.why == "ClusterQueue cq is stopped: spec.stopPolicy is Hold"
     assert row.first_fix == "ClusterQueue cq: set spec.stopPolicy to None"
 
@@ -217,13 +262,13 @@ def test_a_group_without_all_its_pods_is_listed_although_it_has_no_workload() ->
 
     pods = [pod("a", "short"), pod("b", "short"), pod("c", "made"), pod("d", "runs", gated=False)]
     facts = world(waits("made"), waits("other", created=5))
-    listing = decided(Cluster(facts, (), PriorityClasses({}, {}), ()), ALL, NOW, 0)
+    listing = decided(Cluster(facts, (), PriorityClasses({}, {}), ()), ALL, NOW)
     found = with_groups(listing, facts, Lists({"Pod": pods}, {}), ALL)
     assert [row.key.name for row in found.rows] == ["made", "other", "short"]
     row = found.rows[-1]
     assert (row.verdict, row.cluster_queue, row.place) == ("pods missing", "cq", None)
     assert row.message == "The group has 2 of 3 pods"
-    assert "6m40s   pods missing   The group has 2 of 3 pods" in to_text(found, wide=False)
+    assert "6m40s   pods missing   The group has 2 of 3 pods" in text(found)
     assert with_groups(listing, facts, Lists({"Pod": pods}, {}), Selection("no")).rows == ()
     unseen = with_groups(listing, facts, Lists({}, {"Pod": Forbidden("no")}), ALL)
     assert unseen.rows == listing.rows
@@ -239,11 +284,11 @@ def test_without_rights_the_verdicts_are_those_of_the_manager() -> None:
     assert names(found) == [("early", None), ("late", None)]
     assert [row.verdict for row in found.rows] == ["not evaluated", "quota in use"]
     assert found.rows[1].message == "no cpu"
-    assert to_text(found, wide=False).endswith("Note: some were not seen\n")
+    assert text(found).endswith("Note: some were not seen\n")
 
 
 def test_nothing_that_waits_is_said() -> None:
-    assert to_text(decided(cluster(), ALL, NOW, 0), wide=False) == "Nothing waits.\n"
+    assert text(decided(cluster(), ALL, NOW)) == "Nothing waits.\n"
 
 
 @pytest.mark.parametrize(
@@ -289,12 +334,12 @@ def test_wide_cells_name_the_queue_the_owner_and_the_message() -> None:
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u"}
     workload = waits("a", "absent")
     meta = attrs.evolve(workload.metadata, owner_references=_owners({**owner, "controller": True}))
-    found = decided(cluster(attrs.evolve(workload, metadata=meta)), ALL, NOW, 0)
-    title, line = to_text(found, wide=True).splitlines()
-    assert title.split()[-4:] == ["OWNER", "SMALLEST", "CHANGE", "MESSAGE"]
+    found = decided(cluster(attrs.evolve(workload, metadata=meta)), ALL, NOW)
+    title, line = text(found, wide=True).splitlines()
+    assert title.split()[-4:] == ["LOCALQUEUE", "OWNER", "MESSAGE", "FIX"]
     assert "absent" in line.split()
     assert "Job/train" in line.split()
-    assert line.endswith("LocalQueue absent doesn't exist")
+    assert "   LocalQueue absent doesn't exist   LocalQueue ns/absent: create it" in line
 
 
 def _owners(owner: Obj) -> Any:

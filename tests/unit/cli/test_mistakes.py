@@ -25,6 +25,8 @@ def said(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: object) 
 
 
 Path = tuple[str, ...]
+ALONE = ("--changes",)
+"""Options whose value may be left out."""
 
 
 def commands(group: click.Group = app, *path: str) -> Iterator[tuple[Path, click.Command]]:
@@ -45,7 +47,8 @@ def typed() -> Iterator[tuple[list[str], str]]:
                 if param.is_flag:
                     yield [*path, f"{name}=x"], f"{name} takes no value; write {name} alone"
                     continue
-                yield [*path, name], f"{name} needs a value; write {name} "
+                if name not in ALONE:
+                    yield [*path, name], f"{name} needs a value; write {name} "
                 kind = param.type
                 if isinstance(kind, click.Choice):
                     yield [*path, name, "\u2603"], f"{name}: '\u2603' is not one of"

@@ -7,7 +7,8 @@ import aiohttp
 import pytest
 
 from kueuelib.errors import ConfigError, Forbidden, TransportError, Unauthorized, Unavailable
-from kueuelib.runtime.http import MetricsServer, ProbeServer, parse_address
+from kueuelib.runtime.addresses import parse_address
+from kueuelib.runtime.http import MetricsServer, ProbeServer
 from kueuelib.runtime.telemetry import Telemetry
 
 

@@ -21,15 +21,8 @@ from kueuelib.api.kinds import (
     VALIDATING_WEBHOOKS,
 )
 from kueuelib.api.meta import Obj, annotations_of
-from kueuelib.app.deployment import (
-    CONFIG_FILE,
-    CONFIG_MAP,
-    CONFIGURATION,
-    DASHBOARDS,
-    MONITOR,
-    NAME,
-    Deployed,
-)
+from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP
+from kueuelib.app.deployment import CONFIGURATION, DASHBOARDS, MONITOR, NAME, Deployed
 from kueuelib.app.doctor.finding import Subject
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.installation import Installation

@@ -14,8 +14,8 @@ from kueuelib.api import kinds
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.api.names import IN_USE_FINALIZER, MANAGED_LABEL, QUEUE_LABEL
-from kueuelib.app.configuration import Configuration
-from kueuelib.app.deployment import CONFIG_MAP, DASHBOARDS, MONITOR
+from kueuelib.app.configuration import CONFIG_MAP, Configuration
+from kueuelib.app.deployment import DASHBOARDS, MONITOR
 from kueuelib.app.doctor.snapshot import CALLS, PERMISSIONS, Call, Review, Snapshot
 from kueuelib.app.explaining.gather import (
     QUEUEING,

@@ -10,15 +10,14 @@ import attrs
 from kueuelib.api.kinds import JOBS, NAMESPACES, PODS, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, find_condition
 from kueuelib.api.names import DEFAULT_PRIORITY_CLASS, PREBUILT_LABEL, QUOTA_RESERVED
+from kueuelib.app.explaining.existing import ObjectNotFound, missing
 from kueuelib.app.explaining.gather import Cluster, read_cluster
 from kueuelib.app.explaining.leaving import leaving_note
 from kueuelib.app.explaining.manifests import Document
 from kueuelib.app.explaining.remarks import remarks_on
 from kueuelib.app.explaining.subject import (
-    ObjectNotFound,
     Reference,
     group_problem,
-    missing,
     owned_workload,
     owning_job,
     workload_of,

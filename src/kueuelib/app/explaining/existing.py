@@ -5,7 +5,29 @@ from __future__ import annotations
 from kueuelib.api import kinds
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.explaining.gather import Lists
-from kueuelib.app.explaining.subject import ObjectNotFound, missing
+from kueuelib.errors import KueuelibError
+
+
+class ObjectNotFound(KueuelibError):
+    """The object that was asked about does not exist."""
+
+
+def missing(kind: str, key: ObjectKey, known: list[str]) -> str:
+    """The error for an object that does not exist; it names those that do.
+
+    Args:
+        kind: its kind.
+        key: the object.
+        known: the names of those in its namespace, or in the cluster.
+    """
+    where = f" in namespace {key.namespace}" if key.namespace else ""
+    text = f"{kind} {key.name} does not exist{where}"
+    if not known and key.namespace:
+        return f"{text}, which has no {kind}s; choose another one with -n"
+    if not known:
+        return f"{text}; the cluster has no {kind}s"
+    more = ", ..." if len(known) > 5 else ""
+    return f"{text}; there are {', '.join(known[:5])}{more}"
 
 
 def insist_on_namespace(name: str, lists: Lists) -> None:

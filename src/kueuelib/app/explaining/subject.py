@@ -15,6 +15,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, format_ti
 from kueuelib.api.names import PREBUILT_LABEL
 from kueuelib.api.validation import validate_workload
 from kueuelib.api.validation.fields import each
+from kueuelib.app.explaining.existing import ObjectNotFound
 from kueuelib.app.explaining.negative_amounts import negative_amounts, negative_counts
 from kueuelib.errors import ConfigError, FieldError, InvalidObject, KueuelibError
 from kueuelib.jobs.batch.job import BatchJob
@@ -39,28 +40,6 @@ _KINDS: Mapping[str, Resource] = {
     ),
 }
 _NOT_SUBMITTED = "not-submitted"
-
-
-class ObjectNotFound(KueuelibError):
-    """The object that was asked about does not exist."""
-
-
-def missing(kind: str, key: ObjectKey, known: list[str]) -> str:
-    """The error for an object that does not exist; it names those that do.
-
-    Args:
-        kind: its kind.
-        key: the object.
-        known: the names of those in its namespace, or in the cluster.
-    """
-    where = f" in namespace {key.namespace}" if key.namespace else ""
-    text = f"{kind} {key.name} does not exist{where}"
-    if not known and key.namespace:
-        return f"{text}, which has no {kind}s; choose another one with -n"
-    if not known:
-        return f"{text}; the cluster has no {kind}s"
-    more = ", ..." if len(known) > 5 else ""
-    return f"{text}; there are {', '.join(known[:5])}{more}"
 
 
 @attrs.frozen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -18,9 +18,9 @@ from kueuelib.app.explaining.gather import (
     facts_in,
     list_kinds,
 )
-from kueuelib.app.explaining.groups import incomplete_groups
 from kueuelib.app.explaining.selection import Selection
 from kueuelib.app.explaining.short_verdicts import (
+    FITS,
     PODS_MISSING,
     WAITS_FOR_CHECKS,
     word_of,
@@ -105,23 +105,28 @@ class Waiting:
         return "" if controller is None else f"{controller.kind}/{controller.name}"
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)  # asyncio writes the result of a program as text, and throws it away
 class Listing:
     """The Workloads that wait.
 
     Attributes:
         rows: by ClusterQueue, in the order of the queue.
-        decided: whether the verdicts are the engine's; otherwise they are what a manager wrote.
         notes: what was not read, and what follows from that.
         now: when it was read, in seconds since the epoch.
         awaiting: the Workloads that have quota and wait for admission checks, by ClusterQueue.
+        world: the facts, for searches for changes; None if the engine cannot decide.
     """
 
     rows: tuple[Waiting, ...]
-    decided: bool
     notes: tuple[str, ...]
     now: float
     awaiting: tuple[Waiting, ...] = ()
+    world: World | None = None
+
+    @property
+    def decided(self) -> bool:
+        """Whether the verdicts are the engine's; otherwise they are what a manager wrote."""
+        return self.world is not None
 
 
 async def list_pending(
@@ -129,7 +134,6 @@ async def list_pending(
     selection: Selection,
     now: float,
     settings: Settings = DEFAULTS,
-    most_searched: int = 0,
 ) -> Listing:
     """Lists the Workloads without quota; sends nothing but GET and LIST.
 
@@ -138,7 +142,6 @@ async def list_pending(
         selection: which ones.
         now: seconds since the epoch.
         settings: the manager's settings for decisions.
-        most_searched: for how many of them to search for changes, those ahead in a queue first.
 
     Raises:
         ConfigError: the cluster does not serve the queueing API, or no Workloads.
@@ -158,10 +161,7 @@ async def list_pending(
     insist_on_namespace(selection.namespace, near)
     insist_on_queues(selection.namespace, selection.local_queue, selection.cluster_queue, near)
     cluster, why = facts_in(near, unseen, settings)
-    if why:
-        listing = told(cluster, selection, now, why)
-    else:
-        listing = decided(cluster, selection, now, most_searched)
+    listing = told(cluster, selection, now, why) if why else decided(cluster, selection, now)
     managed = {kinds.PODS.kind: f"{MANAGED_LABEL}=true"}
     pods = await list_kinds(client, [kinds.PODS], selection.namespace, managed)
     return with_groups(listing, cluster.world, pods, selection)
@@ -176,8 +176,13 @@ def with_groups(listing: Listing, world: World, pods: Lists, selection: Selectio
         pods: those that have a queue, if they could be listed.
         selection: which Workloads.
     """
-    rows, notes = list(listing.rows), listing.notes
-    for workload, problem in incomplete_groups(pods.of(kinds.PODS.kind), world.workloads):
+    rows, notes, managed = list(listing.rows), listing.notes, pods.of(kinds.PODS.kind)
+    groups: Iterable[tuple[Workload, str]] = ()
+    if managed:  # without Pods, the modules about them are not imported
+        from kueuelib.app.explaining.groups import incomplete_groups
+
+        groups = incomplete_groups(managed, world.workloads)
+    for workload, problem in groups:
         home = world.home_of(workload)
         home = home if home in world.cluster_queues else ""
         rows.append(Waiting(workload, home, PODS_MISSING, message=problem))
@@ -225,16 +230,14 @@ def decided(
     cluster: Cluster,
     selection: Selection,
     now: float,
-    most_searched: int,
     engine: Engine | None = None,
 ) -> Listing:
-    """The waiting Workloads of a cluster whose relevant objects were all read.
+    """The waiting Workloads of a cluster whose relevant objects were all read, without changes.
 
     Args:
         cluster: what was read.
         selection: which Workloads.
         now: seconds since the epoch.
-        most_searched: for how many of them to search for changes.
         engine: one that knows the cluster; it must not be used afterwards. None: a new one is made.
     """
     world = cluster.world.with_usage(now)
@@ -246,15 +249,12 @@ def decided(
         for key, one in ended.items()
         if one.verdict in _WAITING
     ]
-    rows = sorted(filter(selection.includes, waiting), key=_order)
-    ahead = sorted(rows, key=lambda row: (row.place is None, row.place or 0))
-    searched = {row.key for row in ahead[:most_searched] if row.key in ended}
     return Listing(
-        tuple(_with_change(world, row, now) if row.key in searched else row for row in rows),
-        decided=True,
+        tuple(sorted(filter(selection.includes, waiting), key=_order)),
         notes=cluster.notes,
         now=now,
         awaiting=_awaiting(cluster.world, selection),
+        world=world,
     )
 
 
@@ -294,7 +294,29 @@ def _places_in_local_queues(
             yield key, counts[queue]
 
 
-def _with_change(world: World, row: Waiting, now: float) -> Waiting:
+# --- changes
+
+
+def ahead(rows: Iterable[Waiting], world: World, most: int) -> list[Waiting]:
+    """The first Workloads for which to search for changes: those ahead in a queue come first.
+
+    Args:
+        rows: the Workloads that wait; what fits needs no change.
+        world: the facts.
+        most: the maximum number.
+    """
+    known = [row for row in rows if row.verdict != FITS and row.key in world.workloads]
+    return sorted(known, key=lambda row: (row.place is None, row.place or 0))[:most]
+
+
+def with_change(world: World, row: Waiting, now: float) -> Waiting:
+    """The same Workload with the smallest change that was found in a search, which takes a while.
+
+    Args:
+        world: the facts.
+        row: the Workload.
+        now: seconds since the epoch.
+    """
     explanation = explain(world, row.key, now)
     return attrs.evolve(row, searched=True, change=smallest_of(explanation.changes))
 
@@ -334,7 +356,7 @@ def told(cluster: Cluster, selection: Selection, now: float, why: str) -> Listin
             rows.append(row)
     rows.sort(key=lambda row: row.cluster_queue)
     notes, awaiting = (why, *cluster.notes), _awaiting(world, selection)
-    return Listing(tuple(rows), decided=False, notes=notes, now=now, awaiting=awaiting)
+    return Listing(tuple(rows), notes, now, awaiting)
 
 
 def _awaiting(world: World, selection: Selection) -> tuple[Waiting, ...]:

@@ -9,9 +9,9 @@ import attrs
 from kueuelib.api.kinds import JOBS, WORKLOADS
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey, controller_of, key_of
+from kueuelib.app.explaining.existing import ObjectNotFound
 from kueuelib.app.explaining.gather import Cluster, read_cluster
 from kueuelib.app.explaining.subject import (
-    ObjectNotFound,
     Reference,
     owned_workload,
     workload_of,

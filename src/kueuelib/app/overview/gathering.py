@@ -36,7 +36,7 @@ MOST_EVICTIONS = 50
 _EVERYTHING = Selection()
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)  # asyncio writes the result of a program as text
 class Facts:
     """The listed objects in a form that answers questions.
 
@@ -80,17 +80,15 @@ def facts_of(
     return Facts(cluster, why, settings, now)
 
 
-def overview_of(facts: Facts, changes: int = 0) -> Overview:
-    """The content of a page.
+def overview_of(facts: Facts) -> Overview:
+    """The content of a page, without changes.
 
     Args:
         facts: of the cluster.
-        changes: for how many Workloads to search for the smallest change; none if the engine cannot
-            decide.
     """
     world = facts.world.with_usage(facts.now)
     engine = engine_of(world, facts.now)
-    listing = _listing(facts, changes, engine)
+    listing = _listing(facts, engine)
     queues = world.cluster_queues
     if facts.why_told:
         loads = {name: load_told(queues[name]) for name in engine.cache.names}
@@ -108,10 +106,10 @@ def overview_of(facts: Facts, changes: int = 0) -> Overview:
     )
 
 
-def _listing(facts: Facts, changes: int, engine: Engine) -> Listing:
+def _listing(facts: Facts, engine: Engine) -> Listing:
     if facts.why_told:
         return told(facts.cluster, _EVERYTHING, facts.now, facts.why_told)
-    return decided(facts.cluster, _EVERYTHING, facts.now, changes, fork(engine))
+    return decided(facts.cluster, _EVERYTHING, facts.now, fork(engine))
 
 
 def _policies(settings: Settings) -> Iterator[str]:

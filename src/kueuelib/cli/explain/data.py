@@ -5,21 +5,18 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from enum import Enum
-from typing import Any
 
 import attrs
 
 from kueuelib.api.codec import encode
-from kueuelib.api.meta import Obj, ObjectKey, format_time
+from kueuelib.api.meta import Obj, format_time
 from kueuelib.api.quantity import format_amount
 from kueuelib.app.explaining.asking import Answer
+from kueuelib.cli.explain.changes import change_data, pair_data, plain
 from kueuelib.scheduler.explain.answer import Explanation
-from kueuelib.scheduler.explain.changes import Change
 from kueuelib.scheduler.explain.obstacles import Problem
 from kueuelib.scheduler.explain.rows import Row
 from kueuelib.scheduler.explain.tree_rows import TreeRow
-from kueuelib.scheduler.explain.tried_change import TriedChange, TriedPair
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
 
 
@@ -124,7 +121,7 @@ def reason_data(reason: Reason) -> Obj:
         "kind": type(reason).__name__,
         "reason": condition_reason(reason),
         "message": render(reason),
-        "tree": _plain(reason),
+        "tree": plain(reason),
     }
 
 
@@ -171,47 +168,5 @@ def tree_row_data(row: TreeRow) -> Obj:
     }
 
 
-def change_data(option: TriedChange) -> Obj:
-    """One change, with every field of its own."""
-    data = _change(option.change)
-    details = data.pop("details")
-    return {**data, **_result(option), "details": details}
-
-
-def pair_data(pair: TriedPair) -> Obj:
-    """Two changes, and what they do together."""
-    return {"changes": [_change(one) for one in pair.changes], **_result(pair)}
-
-
-def _result(tried: TriedChange | TriedPair) -> Obj:
-    return {"checks": list(tried.checks), "preempts": [str(key) for key in tried.victims]}
-
-
-def _change(change: Change) -> Obj:
-    own = _plain(change)
-    own.pop("kind", None)
-    return {"kind": change.kind, "subject": change.subject, "text": change.text, "details": own}
-
-
 def _problem(problem: Problem) -> Obj:
     return attrs.asdict(problem)
-
-
-def _plain(value: Any) -> Any:
-    """Values as JSON: keys as texts, enums by name, attrs classes with the name of their class."""
-    if isinstance(value, ObjectKey):
-        return str(value)
-    if isinstance(value, Enum):
-        return value.name
-    if attrs.has(type(value)):
-        fields = {
-            field.name: _plain(getattr(value, field.name))
-            for field in attrs.fields(type(value))
-            if field.name != "extra"
-        }
-        return {"kind": type(value).__name__, **fields}
-    if isinstance(value, tuple | list | set | frozenset):
-        return [_plain(one) for one in value]
-    if isinstance(value, dict):
-        return {str(key): _plain(one) for key, one in value.items()}
-    return value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -12,17 +12,14 @@ from rich.text import Text
 from kueuelib.api.phrases import some
 from kueuelib.api.quantity import format_amount
 from kueuelib.app.explaining.asking import Answer, LastMessage
+from kueuelib.cli.explain.changes import changes_by_end, preempts, said, then_checks, what_decides
 from kueuelib.cli.explain.tree import tree_table
 from kueuelib.cli.terminal import print_table, terminal
 from kueuelib.scheduler.blockers import AffinityMismatch, Blocker, ExceedsCapacity, QuotaInUse
 from kueuelib.scheduler.explain.answer import Explanation
-from kueuelib.scheduler.explain.changes import Change
-from kueuelib.scheduler.explain.own_changes import MoveTo
 from kueuelib.scheduler.explain.pairs import PAIRS
 from kueuelib.scheduler.explain.rows import Fit, Row
-from kueuelib.scheduler.explain.tree_changes import SetParent
 from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict
-from kueuelib.scheduler.explain.tried_change import TriedChange, TriedPair
 from kueuelib.scheduler.object_reasons import LocalQueueMissing
 from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
 
@@ -296,88 +293,7 @@ def _pairs(console: Console, explanation: Explanation) -> None:
     for number, pair in enumerate(explanation.pairs):
         which = "Or these two" if number else f"{none_alone}, but these two together would"
         if pair.checks:
-            which += f" reserve quota{_decide(pair.checks)}"
-        _line(console, f"{which}{_preempts(pair)}:", bold=True)
+            which += f" reserve quota{what_decides(pair.checks)}"
+        _line(console, f"{which}{preempts(pair)}:", bold=True)
         for change in pair.changes:
-            _line(console, f"  {_said(change, change.text)}", colour="green")
-
-
-def changes_by_end(changes: Sequence[TriedChange]) -> Iterator[tuple[str, list[str]]]:
-    """Changes as lists of lines under a heading for their result, admission first.
-
-    Args:
-        changes: each of them suffices by itself.
-    """
-    ends = dict.fromkeys(one.checks for one in changes)
-    for checks in sorted(ends, key=bool):
-        yield _heading(checks), _texts(one for one in changes if one.checks == checks)
-
-
-def _heading(checks: Sequence[str]) -> str:
-    if not checks:
-        return (
-            "Any one of these would admit it now; a slightly smaller change would not, "
-            "unless it preempts others:"
-        )
-    return (
-        f"Any one of these would reserve quota{_decide(checks)} "
-        "(a slightly smaller change would not reserve quota, unless it preempts others):"
-    )
-
-
-def then_checks(checks: Sequence[str]) -> str:
-    """A sentence about what happens after quota is reserved; empty without checks."""
-    return f" That reserves quota{_decide(checks)}." if checks else ""
-
-
-def _decide(checks: Sequence[str]) -> str:
-    """The lines about what happens after quota is reserved."""
-    if len(checks) == 1:
-        return f"; check {checks[0]} then decides"
-    return f"; checks {', '.join(checks)} then decide"
-
-
-def _texts(changes: Iterable[TriedChange]) -> list[str]:
-    """A line for each change; those that differ only in their destination share one."""
-    choices: dict[tuple[object, ...], list[str]] = {}
-    firsts: dict[tuple[object, ...], TriedChange] = {}
-    for number, one in enumerate(changes):
-        change = one.change
-        key: tuple[object, ...] = (number,)
-        if isinstance(change, MoveTo | SetParent) and change.to:
-            key = (change.subject, change.kind, one.victims)
-            choices.setdefault(key, []).append(change.choice)
-        firsts.setdefault(key, one)
-    return [change_text(one, choices.get(key, ())) for key, one in firsts.items()]
-
-
-def smallest_text(option: TriedChange) -> str:
-    """A change in one line, with its result, for places without a heading.
-
-    Args:
-        option: the change.
-    """
-    return change_text(option) + (_decide(option.checks) if option.checks else "")
-
-
-def change_text(option: TriedChange, choices: Sequence[str] = ()) -> str:
-    """A change in one line, with the object it is about.
-
-    Args:
-        option: the change.
-        choices: other destinations of what this change moves.
-    """
-    change = option.change
-    text = change.text
-    if isinstance(change, MoveTo | SetParent) and len(choices) > 1:
-        text = change.said_of(f"{', '.join(choices[:-1])} or {choices[-1]}")
-    return _said(change, text) + _preempts(option)
-
-
-def _said(change: Change, text: str) -> str:
-    return text if change.subject in text else f"{change.subject}: {text}"
-
-
-def _preempts(tried: TriedChange | TriedPair) -> str:
-    victims = ", ".join(map(str, tried.victims))
-    return f" (preempts {victims})" if victims else ""
+            _line(console, f"  {said(change, change.text)}", colour="green")

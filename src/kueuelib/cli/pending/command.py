@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import anyio
@@ -14,19 +15,20 @@ from kueuelib.api.meta import Obj, format_time
 from kueuelib.api.names import DEFAULT_NAMESPACE
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.explaining.selection import Selection
-from kueuelib.app.explaining.waiting import Listing, Waiting, list_pending
+from kueuelib.app.explaining.waiting import Listing, Waiting, ahead, list_pending, with_change
 from kueuelib.app.part_settings import engine_settings
 from kueuelib.app.running_configuration import given_configuration, running_configuration
-from kueuelib.cli.columns import columns
-from kueuelib.cli.explain.data import change_data
-from kueuelib.cli.explain.text import smallest_text
+from kueuelib.cli.columns import Columns
+from kueuelib.cli.explain.changes import change_data, smallest_text
+from kueuelib.cli.progress import SEARCHING, Progress
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.connection import reached
 
 TITLES = ("CLUSTERQUEUE", "PLACE", "NAMESPACE", "WORKLOAD", "PRIORITY", "AGE", "VERDICT", "WHY")
-WIDE = ("LOCALQUEUE", "OWNER", "SMALLEST CHANGE", "MESSAGE")
+WIDE = ("LOCALQUEUE", "OWNER", "MESSAGE")
+CHANGE, FIX = "SMALLEST CHANGE", "FIX"
 
 
 def run(
@@ -73,12 +75,15 @@ def run(
         kubeconfig,
         server_timeout,
         given,
-        changes,
     )
+    rows = with_changes(listing, changes)
     if output == "json":
-        sys.stdout.write(json.dumps(to_data(listing), indent=2, ensure_ascii=False) + "\n")
-    else:
-        sys.stdout.write(to_text(listing, wide=output == "wide"))
+        data = to_data(listing, rows)
+        sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+        return 0
+    for line in to_lines(listing, rows, wide=output == "wide", searches=changes > 0):
+        sys.stdout.write(line)
+        sys.stdout.flush()
     return 0
 
 
@@ -88,7 +93,6 @@ async def _list(
     kubeconfig: Path | None,
     server_timeout: float,
     given: Configuration | None,
-    changes: int,
 ) -> Listing:
     async with reached(kubeconfig, server_timeout, user_agent="kueuelib-pending") as client:
         endpoint = await client.transport.endpoint()
@@ -96,19 +100,56 @@ async def _list(
         selection = attrs.evolve(selection, namespace="" if everywhere else here)
         running = await running_configuration(client, given)
         settings = engine_settings(running.configuration)
-        listing = await list_pending(client, selection, SYSTEM_CLOCK.now(), settings, changes)
+        listing = await list_pending(client, selection, SYSTEM_CLOCK.now(), settings)
     return attrs.evolve(listing, notes=(*listing.notes, *running.notes))
 
 
-def to_text(listing: Listing, *, wide: bool) -> str:
-    """A table, followed by notes."""
-    lines = [f"Note: {note}\n" for note in listing.notes]
-    rows = (*listing.rows, *listing.awaiting)
-    if not rows:
-        return "".join(["Nothing waits.\n", *lines])
-    titles = (*TITLES, *(WIDE if wide else WIDE[2:3]))
-    table = columns(titles, [_cells(row, listing.now, wide=wide) for row in rows])
-    return "".join([table, *lines])
+def with_changes(listing: Listing, most: int) -> Iterator[Waiting]:
+    """All Workloads in their order, each as soon as its change is known, with progress.
+
+    Args:
+        listing: the Workloads.
+        most: for how many of them to search, those ahead in a queue first.
+    """
+    world = listing.world
+    first = [] if world is None else ahead(listing.rows, world, most)
+    keys = {row.key for row in first}
+    with Progress(SEARCHING, len(first)) as progress:
+        for row in listing.rows:
+            if world is None or row.key not in keys:
+                yield row
+                continue
+            progress.step(str(row.key))
+            searched = with_change(world, row, listing.now)
+            progress.clear()
+            yield searched
+    yield from listing.awaiting
+
+
+def to_lines(
+    listing: Listing, rows: Iterable[Waiting], *, wide: bool, searches: bool
+) -> Iterator[str]:
+    """The lines of a table, each as soon as its row is known, followed by notes.
+
+    Args:
+        listing: the Workloads.
+        rows: the same ones in their order, with changes.
+        wide: with more columns.
+        searches: whether there is a column for changes; otherwise there is one for fixes, if a
+            mistake in the set-up keeps a Workload from being tried.
+    """
+    known = (*listing.rows, *listing.awaiting)
+    last = (CHANGE,) if searches else (FIX,) if any(row.first_fix for row in known) else ()
+    titles = (*TITLES, *(WIDE if wide else ()), *last)
+    table = Columns(titles, [_cells(row, listing.now, wide=wide) for row in known])
+    if known:
+        yield table.line(titles)
+    for row in rows:
+        change = row.first_fix or ("" if row.change is None else smallest_text(row.change))
+        yield table.line((*_cells(row, listing.now, wide=wide), *(change for _ in last)))
+    if not known:
+        yield "Nothing waits.\n"
+    yield from (f"Note: {note}\n" for note in listing.notes)
 
 
 def _cells(row: Waiting, now: float, *, wide: bool) -> tuple[str, ...]:
@@ -123,17 +164,19 @@ def _cells(row: Waiting, now: float, *, wide: bool) -> tuple[str, ...]:
         row.verdict,
         row.why,
     )
-    change = row.first_fix or ("" if row.change is None else smallest_text(row.change))
-    if not wide:
-        return (*cells, change)
-    return (*cells, row.workload.spec.queue_name, row.owner, change, row.message)
+    return (*cells, row.workload.spec.queue_name, row.owner, row.message) if wide else cells
 
 
-def to_data(listing: Listing) -> Obj:
-    """All of it, for machines."""
+def to_data(listing: Listing, rows: Iterable[Waiting]) -> Obj:
+    """All of it, for machines.
+
+    Args:
+        listing: the Workloads.
+        rows: the same ones in their order, with changes.
+    """
     return {
         "decided": listing.decided,
-        "items": [_item(row) for row in (*listing.rows, *listing.awaiting)],
+        "items": [_item(row) for row in rows],
         "notes": list(listing.notes),
     }
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.app.explaining.short_verdicts import FITS
-from kueuelib.app.explaining.waiting import Waiting, smallest_of
+from kueuelib.app.explaining.waiting import Waiting, ahead, smallest_of
 from kueuelib.app.overview.gathering import Facts, explained, overview_of
 from kueuelib.app.overview.values import Overview
 from kueuelib.cli.report.page import View
@@ -115,11 +114,8 @@ def next_to_explain(state: State, most: int) -> ObjectKey | None:
     """
     if not state.overview.decided:
         return None
-    placed = [
-        row for row in state.overview.waiting if row.place is not None and row.verdict != FITS
-    ]
-    placed.sort(key=lambda row: row.place or 0)
-    return next((row.key for row in placed[:most] if row.key not in state.verified), None)
+    first = ahead(state.overview.waiting, state.facts.world, most)
+    return next((row.key for row in first if row.key not in state.verified), None)
 
 
 def answer(facts: Facts, key: ObjectKey) -> tuple[Explanation, VerifiedChange] | None:

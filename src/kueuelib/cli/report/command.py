@@ -7,9 +7,12 @@ from pathlib import Path
 
 import anyio
 
+from kueuelib.api.meta import ObjectKey
 from kueuelib.app.configuration import Configuration
+from kueuelib.app.explaining.waiting import ahead, with_change
 from kueuelib.app.overview.gathering import Facts, overview_of
 from kueuelib.app.running_configuration import given_configuration
+from kueuelib.cli.progress import SEARCHING, Progress
 from kueuelib.cli.report.page import View, page
 from kueuelib.cli.report.reading import read
 from kueuelib.cli.report.workloads import VerifiedChange
@@ -18,12 +21,15 @@ from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.connection import reached
 
+IN_BACKGROUND = 10
+"""For how many Workloads a live page searches without a request, if no number is given."""
+
 
 def run(
     kubeconfig: Path | None,
     config: Path | None,
     namespace: str,
-    changes: int,
+    changes: int | None,
     server_timeout: float,
     *,
     serve: bool,
@@ -35,7 +41,8 @@ def run(
         kubeconfig: the cluster; found by kubectl's rules when None.
         config: the manager's configuration file; found in the cluster when None.
         namespace: where to read kinds that may not be read in the whole cluster; empty for nowhere.
-        changes: for how many Workloads to search for the smallest change.
+        changes: for how many Workloads to search for the smallest change; None: for those that a
+            live page searches in the background, and for none of a file.
         server_timeout: seconds to wait for a server that does not answer.
         serve: serve it.
         port: on loopback; 0 for any free one.
@@ -51,9 +58,10 @@ def run(
     if serve:
         from kueuelib.cli.report.live import run as run_live
 
-        return run_live(kubeconfig, given, namespace, changes, server_timeout, port)
+        most = IN_BACKGROUND if changes is None else changes
+        return run_live(kubeconfig, given, namespace, most, server_timeout, port)
     facts = anyio.run(_read, kubeconfig, given, namespace, server_timeout)
-    sys.stdout.write(text_of(facts, changes))
+    sys.stdout.write(text_of(facts, changes or 0))
     return 0
 
 
@@ -72,8 +80,12 @@ def text_of(facts: Facts, changes: int) -> str:
         facts: of the cluster.
         changes: for how many Workloads to search for the smallest change.
     """
-    overview = overview_of(facts, changes)
-    verified = {
-        row.key: VerifiedChange(row.change, facts.now) for row in overview.waiting if row.searched
-    }
+    overview = overview_of(facts)
+    first = ahead(overview.waiting, facts.world, changes) if overview.decided else []
+    verified: dict[ObjectKey, VerifiedChange] = {}
+    with Progress(SEARCHING, len(first)) as progress:
+        for row in first:
+            progress.step(str(row.key))
+            change = with_change(facts.world, row, facts.now).change
+            verified[row.key] = VerifiedChange(change, facts.now)
     return page(View(overview, verified), facts.now)

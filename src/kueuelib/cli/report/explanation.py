@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kueuelib.api.quantity import format_amount
-from kueuelib.cli.explain.text import changes_by_end, then_checks
+from kueuelib.cli.explain.changes import changes_by_end, then_checks
 from kueuelib.cli.report.cells import names
 from kueuelib.pages.markup import Markup, Node, join, tag
 from kueuelib.pages.tables import table

@@ -226,6 +226,9 @@ def _searched(view: View) -> str:
         return f"{first}. The search runs {later}."
     if all(row.key in view.verified or row.verdict == FITS for row in view.facts.waiting):
         return f"{first}. The search ran for all of them."
+    if not view.verified:
+        how = "kueuelib report --changes searches for all, kueuelib explain workload/NAME for one"
+        return f"In the order of their queues. No search for changes ran: {how}."
     count = counted(len(view.verified), "Workload", "Workloads")
     return (
         f"{first}. The search ran only for {count}, starting with the first of each queue; "

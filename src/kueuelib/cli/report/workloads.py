@@ -12,7 +12,7 @@ from kueuelib.api.phrases import counted
 from kueuelib.app.explaining.short_verdicts import FITS, WAITS_FOR_CHECKS
 from kueuelib.app.explaining.waiting import Waiting
 from kueuelib.app.overview.values import Eviction, Running, Threat
-from kueuelib.cli.explain.text import smallest_text
+from kueuelib.cli.explain.changes import smallest_text
 from kueuelib.cli.report.cells import (
     MOST_NAMES,
     NONE,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from kueuelib.cli.syntax.options import FILE, F, answer_timeout, kubeconfig, port, setting
+from kueuelib.cli.light import light_imports
+from kueuelib.cli.syntax.options import FILE, F, answer_timeout, kubeconfig, port
 
 
 def _output(*forms: str, help: str) -> Callable[[F], F]:
@@ -24,11 +26,16 @@ _namespace = click.option(
 
 
 def _changes(command: F) -> F:
-    most = setting(
+    most = click.option(
         "--changes",
-        click.IntRange(0),
-        10,
-        "How many Workloads get a search for the smallest change, the first of each queue first.",
+        type=click.IntRange(0),
+        metavar="[NUMBER]",
+        is_flag=False,
+        flag_value=sys.maxsize,
+        help=(
+            "Search for the smallest change that would admit each Workload, which takes a moment "
+            "each; with a number only for so many, the first of each queue first."
+        ),
     )
     config = click.option(
         "--config", type=FILE, help="The manager's configuration, where it changes decisions."
@@ -74,7 +81,8 @@ def explain(
 
         arguments = (reference, filename, kubeconfig, config, namespace, output, server_timeout)
         return run_when(*arguments)
-    from kueuelib.cli.explain.command import run
+    with light_imports():
+        from kueuelib.cli.explain.command import run
 
     arguments = (reference, filename, kubeconfig, config, namespace, output, server_timeout)
     return run(*arguments, thorough=thorough)
@@ -101,23 +109,24 @@ def pending(
     namespace: str,
     all_namespaces: bool,
     output: str,
-    changes: int,
+    changes: int | None,
     config: Path | None,
     kubeconfig: Path | None,
     server_timeout: float,
 ) -> int:
-    """List the waiting Workloads in queue order, with verdicts and changes.
+    """List the waiting Workloads in queue order, with verdicts.
 
     It only reads. It names objects that it may not read, and leaves them out.
     """
-    from kueuelib.cli.pending.command import run
+    with light_imports():
+        from kueuelib.cli.pending.command import run
 
     return run(
         localqueue,
         clusterqueue,
         namespace,
         output,
-        changes,
+        changes or 0,
         kubeconfig,
         config,
         server_timeout,
@@ -141,7 +150,7 @@ def report(
     serve: bool,
     port: int,
     namespace: str,
-    changes: int,
+    changes: int | None,
     config: Path | None,
     kubeconfig: Path | None,
     server_timeout: float,
@@ -150,7 +159,8 @@ def report(
 
     It only reads. The page names what it may not read.
     """
-    from kueuelib.cli.report.command import run
+    with light_imports():
+        from kueuelib.cli.report.command import run
 
     return run(kubeconfig, config, namespace, changes, server_timeout, serve=serve, port=port)
 
@@ -183,7 +193,8 @@ def doctor(
 
     It writes nothing. Exit code 0: no findings or hints only, 3: warnings, 4: errors.
     """
-    from kueuelib.cli.doctor.command import run
+    with light_imports():
+        from kueuelib.cli.doctor.command import run
 
     return run(
         kubeconfig, config, output, server_timeout, own=own, before_migration=before_migration

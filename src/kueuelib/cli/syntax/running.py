@@ -128,7 +128,7 @@ def manager(
     server_timeout: float,
 ) -> int:
     """Run the queueing manager until SIGTERM."""
-    with light_imports():
+    with light_imports(serves=True):
         from kueuelib.cli.manager import run
 
     recording = None

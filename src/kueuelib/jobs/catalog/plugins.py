@@ -20,10 +20,10 @@ from kueuelib.jobs.catalog.batch import BATCH_JOB
 from kueuelib.jobs.catalog.registry import Registry
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
+from kueuelib.jobs.contract.settings import COMMON_FRAMEWORKS, POD_FRAMEWORK
 from kueuelib.runtime.importing import loaded
 
 GROUP = "kueuelib.jobs"
-POD_FRAMEWORK = "pod"
 
 
 def installed() -> tuple[str, ...]:
@@ -103,7 +103,7 @@ def common_registry(frameworks: Iterable[str]) -> Registry | None:
     The modules of all kinds take 1 MB, and 10 ms of each start.
     """
     names = {*frameworks}
-    if not names <= {BATCH_JOB.name, POD_FRAMEWORK}:
+    if not names <= COMMON_FRAMEWORKS:
         return None
     registry = Registry((BATCH_JOB,))
     if POD_FRAMEWORK in names:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
 from kueuelib.api.kinds import PRIORITY_CLASSES, WORKLOAD_PRIORITY_CLASSES
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.errors import KueuelibError
-from kueuelib.jobs.contract.capabilities import JobWithPriorityClass
-from kueuelib.jobs.contract.generic_job import GenericJob, PodSet, first_of_templates
+
+if TYPE_CHECKING:
+    from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 
 
 class PriorityClassNotFound(KueuelibError):
@@ -85,6 +86,9 @@ def resolve(job: GenericJob, pod_sets: Sequence[PodSet], classes: PriorityClasse
 
 def pod_priority_class(job: GenericJob, pod_sets: Sequence[PodSet]) -> str:
     """The PriorityClass of the job's pods, empty for none."""
+    from kueuelib.jobs.contract.capabilities import JobWithPriorityClass
+    from kueuelib.jobs.contract.generic_job import first_of_templates
+
     if isinstance(job, JobWithPriorityClass):
         return job.priority_class()
     return first_of_templates(pod_sets)

@@ -13,6 +13,7 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import ConfigError
 from kueuelib.machinery.election import ElectionOptions
+from kueuelib.runtime.addresses import check_servable, parse_address
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.cluster import Cluster
@@ -20,7 +21,7 @@ from kueuelib.runtime.connection import WAIT_FOR_SERVER, connect, wait_for_serve
 from kueuelib.runtime.contact import ServerContact
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import EventRecorder
-from kueuelib.runtime.http import MetricsServer, ProbeServer, check_servable, parse_address
+from kueuelib.runtime.http import MetricsServer, ProbeServer
 from kueuelib.runtime.lag import LoopLag
 from kueuelib.runtime.leader import Elector, default_identity
 from kueuelib.runtime.lives import Life, live

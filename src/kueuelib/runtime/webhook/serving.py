@@ -8,8 +8,8 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import ConfigError
+from kueuelib.runtime.addresses import parse_address
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.http import parse_address
 from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook.certs import Names, host_names, server_context

@@ -32,8 +32,8 @@ from tests.unit.app.doctor.test_findings import (
     stop_serving,
 )
 
-from kueuelib.app.configuration import Configuration
-from kueuelib.app.deployment import CONFIG_FILE, CONFIG_MAP, CONFIGURATION, Deployed
+from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration
+from kueuelib.app.deployment import CONFIGURATION, Deployed
 from kueuelib.cli.root import app
 
 

@@ -28,7 +28,7 @@ from tests.unit.app.doctor.test_findings import (
 )
 
 from kueuelib.api.meta import format_time
-from kueuelib.app.deployment import CONFIG_FILE, CONFIG_MAP
+from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP
 
 EDIT = (
     "kubectl edit clusterqueue cq  # let spec.namespaceSelector match the namespace, or change its "

@@ -11,8 +11,8 @@ import attrs
 import pytest
 
 from kueuelib.api.meta import Obj, ObjectKey, format_time
-from kueuelib.app.configuration import Configuration, VisibilityServer
-from kueuelib.app.deployment import CONFIG_FILE, CONFIG_MAP, CONFIGURATION
+from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration, VisibilityServer
+from kueuelib.app.deployment import CONFIGURATION
 from kueuelib.app.doctor.finding import Severity, all_checks
 from kueuelib.app.doctor.snapshot import Call, Review
 from kueuelib.app.reloading import RESTART_NEEDED

@@ -13,11 +13,14 @@ import pytest
 from click.testing import CliRunner
 from report_worlds import NOW, facts, named, waits, world
 
+from kueuelib.api.meta import ObjectKey
 from kueuelib.api.workload import AdmissionCheckState
+from kueuelib.app.explaining import waiting
 from kueuelib.app.explaining.selection import Selection
-from kueuelib.app.explaining.waiting import decided, smallest_of
+from kueuelib.app.explaining.waiting import Waiting, decided, smallest_of
 from kueuelib.app.overview.gathering import explained, overview_of
 from kueuelib.app.overview.values import QuotaUse, Threat
+from kueuelib.cli.report import command
 from kueuelib.cli.report.board import next_to_explain, state_of, with_change
 from kueuelib.cli.report.cells import amount
 from kueuelib.cli.report.command import text_of
@@ -27,6 +30,7 @@ from kueuelib.cli.report.quota import WIDE, bar
 from kueuelib.cli.report.workloads import VerifiedChange, threat_text
 from kueuelib.cli.root import app
 from kueuelib.errors import ConfigError
+from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.testing.builders import (
     make_check,
@@ -369,10 +373,27 @@ def test_what_waits_for_a_check_is_not_under_running() -> None:
         "waits for checkscheck budget (example.com/check), for 5m",
     )
     assert rows(root, "runs") == []
-    (row,) = decided(known.cluster, Selection("ns"), NOW, 0).awaiting
+    (row,) = decided(known.cluster, Selection("ns"), NOW).awaiting
     assert row.verdict == "waits for checks"
     assert row.why.startswith("check budget (example.com/check) is Pending since 1970-")
-    assert decided(known.cluster, Selection("other"), NOW, 0).awaiting == ()
+    assert decided(known.cluster, Selection("other"), NOW).awaiting == ()
+
+
+def test_a_file_has_changes_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[ObjectKey] = []
+
+    def counted(found: World, row: Waiting, now: float) -> Waiting:
+        searched.append(row.key)
+        return with_change_of(found, row, now)
+
+    with_change_of = waiting.with_change
+    monkeypatch.setattr(command, "with_change", counted)
+    root = parsed(text_of(facts(world(waiting=3)), 0))
+    assert searched == []
+    assert [row[6] for row in rows(root, "waits")].count("not searched") == 3
+    assert "kueuelib report --changes searches for all" in ET.tostring(root, "unicode")
+    text_of(facts(world(waiting=3)), 2)
+    assert len(searched) == 2
 
 
 def test_a_reason_of_one_short_sentence_is_shown_and_a_whole_search_is_said() -> None:

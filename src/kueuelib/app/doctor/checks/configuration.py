@@ -9,7 +9,7 @@ from kueuelib.api.kinds import CONFIG_MAPS, JOBS
 from kueuelib.api.meta import Obj, controller_of, is_true
 from kueuelib.api.names import QUEUE_LABEL
 from kueuelib.api.phrases import counted
-from kueuelib.app.deployment import CONFIG_FILE, CONFIG_MAP
+from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
 from kueuelib.app.doctor.manager import DISABLED, INVALID, outside, reconfigure
 from kueuelib.app.doctor.snapshot import Snapshot
