@@ -121,6 +121,10 @@ def check(
         raise ConfigError(subject, f"concurrency={concurrency} allows no calls", "give 1 or more")
     if parameters is not None:
         _expect(subject, "parameters", parameters, Resource, "a Resource, or leave it out")
+        if not parameters.group:
+            problem = f"no AdmissionCheck can name a {parameters.kind} of the core group"
+            fix = "give a kind of another group, for example one of your own (@crd)"
+            raise ConfigError(f"{subject}: parameters", problem, fix)
     if serialize is not None and not callable(serialize):
         raise ConfigError(subject, "serialize cannot be called", "give a function of a workload")
     if release is not None:

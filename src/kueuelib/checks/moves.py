@@ -30,6 +30,7 @@ from kueuelib.api.meta import Obj, format_time, parse_time
 from kueuelib.api.validation.workload import update_errors
 from kueuelib.checks.verdicts import Pending, Ready, Rejected, Retry, Verdict
 from kueuelib.workload import states
+from kueuelib.workload.checks import retry_pause
 
 DEFAULT_RETRY_MINUTES = 15
 MESSAGE_LIMIT = 32768
@@ -204,8 +205,14 @@ def retry_end(entry: Mapping[str, Any], asked: Asked | None, retry_delay: float)
     """When a Retry is over."""
     if asked is not None and asked.state == CHECK_RETRY and asked.retry_until is not None:
         return asked.retry_until
-    own = entry.get("requeueAfterSeconds")
-    return parse_time(entry["lastTransitionTime"]) + (retry_delay if own is None else float(own))
+    return parse_time(entry["lastTransitionTime"]) + retry_pause(entry, retry_delay)
+
+
+def retry_pause_of(entry: Mapping[str, Any], after: float) -> float:
+    """How long a Retry with a delay of its own lasts; one below a second is stored rounded up."""
+    if after >= 1:
+        return after
+    return retry_pause({**entry, "requeueAfterSeconds": math.ceil(after)}, 0.0)
 
 
 def retry_delay_of(check: Mapping[str, Any]) -> float:

@@ -353,7 +353,7 @@ class CheckReconciler:
         again = self._again(verdict, state, now)
         until = None
         if isinstance(verdict, Retry) and verdict.after is not None:
-            until = now + verdict.after
+            until = now + moves.retry_pause_of(moves.entry_of(written, name) or {}, verdict.after)
         self._asked[key_of(wl), name] = Asked(
             reservation, parameters, state, again, failures, until
         )

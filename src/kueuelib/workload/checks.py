@@ -15,6 +15,8 @@ from kueuelib.scheduler.quota.check_rules import CheckEntry, RequiredCheck
 from kueuelib.workload.editing import with_status
 from kueuelib.workload.phases import has_quota, is_finished, status_of
 
+LONGEST_PAUSE = 300.0
+"""The longest pause, in seconds, of a Retry without a delay."""
 _KEPT = frozenset({"name", "state", "message", "lastTransitionTime", "retryCount"})
 """The fields of an entry that is Pending and knows of no reservation."""
 
@@ -143,6 +145,20 @@ def reset_checks(wl: Obj, checks: Iterable[str], message: str, now: float) -> Ob
     if all(new is old for new, old in zip(entries, listed, strict=True)):
         return wl
     return with_status(wl, admissionChecks=entries)
+
+
+def retry_pause(entry: Mapping[str, Any], delay: float) -> float:
+    """How long a Retry lasts, in seconds: without a delay, twice as long with each one before it.
+
+    Args:
+        entry: the raw entry of the check, whose own delay comes first.
+        delay: of its AdmissionCheck.
+    """
+    own = entry.get("requeueAfterSeconds")
+    seconds = delay if own is None else float(own)
+    if seconds >= 1:
+        return seconds
+    return min(2.0 ** min(entry.get("retryCount") or 0, 10), LONGEST_PAUSE)
 
 
 def is_answered(entry: Mapping[str, Any]) -> bool:

@@ -53,7 +53,7 @@ from kueuelib.scheduler.reasons import (
     render,
 )
 from kueuelib.workload import evictions, life, states
-from kueuelib.workload.checks import named_checks, passed_all, required_checks
+from kueuelib.workload.checks import named_checks, passed_all, required_checks, retry_pause
 from kueuelib.workload.life import LifeSettings
 from kueuelib.workload.states import Phase
 
@@ -367,9 +367,8 @@ def _retries(
     for entry in states.check_states(wl):
         if entry.get("state") != CHECK_RETRY or entry["name"] not in delays:
             continue
-        asked = entry.get("requeueAfterSeconds")
-        delay = delays[entry["name"]] if asked is None else float(asked)
-        deadline = parse_time(entry["lastTransitionTime"]) + delay
+        pause = retry_pause(entry, delays[entry["name"]])
+        deadline = parse_time(entry["lastTransitionTime"]) + pause
         if deadline <= now:
             over.append(entry["name"])
         else:

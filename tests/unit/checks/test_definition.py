@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from kueuelib.api.meta import Resource
 from kueuelib.checks import Ready, Verdict, Workload, check
 from kueuelib.checks.plugins import GROUP, installed
 from kueuelib.errors import ConfigError
@@ -48,6 +49,10 @@ wrong: Any = check
         (lambda: wrong(NAME, concurrency=0), "concurrency=0 allows no calls"),
         (lambda: wrong(NAME, concurrency=2.5), "concurrency is of type float"),
         (lambda: wrong(NAME, parameters="budgets"), "parameters is of type str; give a Resource"),
+        (
+            lambda: wrong(NAME, parameters=Resource("", "v1", "maps", "ConfigMap", True)),
+            "parameters: no AdmissionCheck can name a ConfigMap of the core group",
+        ),
         (lambda: wrong(NAME, serialize="namespace"), "serialize cannot be called"),
         (lambda: wrong(NAME)(one_argument), "give it 2 arguments: workload, parameters"),
         (lambda: wrong(NAME)(5), "is given 5; give it a function"),

@@ -178,6 +178,30 @@ async def test_a_retry_frees_the_quota_and_starts_over_after_its_own_delay(check
     assert calls == ["wl", "wl"]
 
 
+@pytest.mark.parametrize(("spec", "after"), [({"retryDelayMinutes": 0}, None), ({}, 0)])
+async def test_a_retry_without_a_delay_comes_less_and_less_often(
+    checks: Checks, spec: Obj, after: int | None
+) -> None:
+    scripted, calls = says(Retry("later", after=after))
+    async with checks.running(scripted):
+        await checks.admission_check("check", NAME, **spec)
+        await checks.queues("check")
+        await checks.world.workload("wl")
+        loop = asyncio.get_running_loop()
+        times = []
+        for retries in range(3):
+
+            async def answered(retries: int = retries) -> bool:
+                entry = await checks.entry("wl")
+                return entry["state"] == "Retry" and (entry.get("retryCount") or 0) == retries
+
+            await checks.until(answered)
+            times.append(loop.time())
+            await checks.release("wl")
+    assert times[2] - times[0] > 1  # 1 s and 2 s, each up to 1 s early
+    assert len(calls) == 3
+
+
 async def test_a_retry_tells_its_delay_where_the_check_of_the_manager_has_none(
     checks: Checks,
 ) -> None:

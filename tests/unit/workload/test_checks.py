@@ -11,7 +11,13 @@ from kueuelib.api.kueue import ClusterQueue, Workload
 from kueuelib.api.meta import Obj
 from kueuelib.scheduler.quota import check_rules
 from kueuelib.scheduler.quota.queue_spec import queue_spec
-from kueuelib.workload.checks import may_preempt, named_checks, passed_all, required_checks
+from kueuelib.workload.checks import (
+    may_preempt,
+    named_checks,
+    passed_all,
+    required_checks,
+    retry_pause,
+)
 
 STATES = ("Pending", "PreemptionRequired", "Ready", "Retry", "")
 
@@ -37,6 +43,21 @@ def workload(*states: str) -> Obj:
         "spec": {"podSets": [], "queueName": "q"},
         "status": {"admissionChecks": entries},
     }
+
+
+@pytest.mark.parametrize(
+    ("entry", "delay", "pause"),
+    [
+        ({}, 900.0, 900.0),
+        ({"requeueAfterSeconds": 5, "retryCount": 7}, 900.0, 5.0),
+        ({}, 0.0, 1.0),
+        ({"retryCount": 3}, 0.0, 8.0),
+        ({"requeueAfterSeconds": 0, "retryCount": 3}, 900.0, 8.0),
+        ({"retryCount": 2**31 - 1}, 0.0, 300.0),
+    ],
+)
+def test_a_retry_without_a_delay_backs_off(entry: Obj, delay: float, pause: float) -> None:
+    assert retry_pause(entry, delay) == pause
 
 
 @pytest.mark.parametrize("late", [(), ("a",), ("a", "b")])
