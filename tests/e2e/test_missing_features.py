@@ -329,3 +329,39 @@ def test_what_another_manager_has_placed_keeps_its_places(
     assert asked == {"required": "example.com/rack"}
     found = kueuelib("doctor", "--kubeconfig", cluster.kubeconfig).stdout
     assert "it holds quota, without what it asks for" in found
+
+
+def test_a_job_with_a_prebuilt_workload_waits_too(cluster: LocalCluster, rest: Rest) -> None:
+    queues(rest, cpu=3)
+    made = workload("made", count=1)
+    del made["spec"]["podSets"][0]["template"]["metadata"]
+    rest.create(WORKLOADS, made)
+    eventually(lambda: is_true(rest.get(f"{WORKLOADS}/made"), "Admitted"))
+    elastic = job("elastic", seconds=600)
+    elastic["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = "made"
+    elastic["metadata"]["annotations"] = {"kueue.x-k8s.io/elastic-job": "true"}
+    rest.create(JOBS, elastic)
+    assert "requested by kueue.x-k8s.io/elastic-job of the Job" in rest.warnings[0]
+    assert_waits(rest, "Job", "elastic", "Misconfigured", "elastic-job of the Workload")
+    assert rest.get(f"{JOBS}/elastic")["spec"]["suspend"]
+    keys = {"annotations": {"kueue.x-k8s.io/elastic-job": None}}
+    rest.merge(f"{JOBS}/elastic", {"metadata": keys})
+    rest.merge(f"{WORKLOADS}/made", {"metadata": keys})
+    eventually(lambda: not rest.get(f"{JOBS}/elastic")["spec"]["suspend"])
+
+
+def test_what_runs_without_what_it_asks_for_is_told(cluster: LocalCluster, rest: Rest) -> None:
+    """As if an older version had started it."""
+    queues(rest, cpu=3)
+    rest.create(JOBS, job("elastic", seconds=600))
+    eventually(lambda: not rest.get(f"{JOBS}/elastic")["spec"]["suspend"])
+    notes = {"kueue.x-k8s.io/elastic-job": "true"}
+    rest.merge(f"{JOBS}/elastic", {"metadata": {"annotations": notes}})
+
+    def told() -> bool:
+        found = kueuelib("doctor", "--kubeconfig", cluster.kubeconfig).stdout
+        assert "it holds quota, without what it asks for" in found, found
+        return "requested by kueue.x-k8s.io/elastic-job of the Workload" in found
+
+    eventually(told, pause=1)
+    assert not rest.get(f"{JOBS}/elastic")["spec"]["suspend"]

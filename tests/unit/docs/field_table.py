@@ -180,6 +180,9 @@ also read in pod templates.
   A Workload takes over such an annotation of its job or Pods. The webhook copies it from a
   Deployment, StatefulSet or LeaderWorkerSet into the pod template. The values `false` and `0`, and
   an empty value, ask for nothing.
+  A prebuilt Workload takes over the annotations of its job and of the job's templates. If it has
+  quota before it has its job, it gives that back. To withdraw the request, remove the annotation
+  from the job and from the Workload.
 - **a record**: other managers write it for themselves. It asks for nothing.
 
 A job whose `spec.managedBy` or `spec.runPolicy.managedBy` is `kueue.x-k8s.io/multikueue` waits in

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.kueue import CHECK_RETRY
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, annotations_of
+from kueuelib.api.missing_features import asked_by_keys
 from kueuelib.api.names import PARENT_WORKLOAD, REASON_OUT_OF_SYNC
 from kueuelib.errors import InvalidJob, InvalidObject
 from kueuelib.jobs.contract.capabilities import Matching, StopReason, is_skipped
@@ -18,7 +19,7 @@ from kueuelib.jobs.contract.commands import WARNING, Change, Emit, Wait
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile import reports
-from kueuelib.jobs.reconcile.job_phase import Case, job_phase_of
+from kueuelib.jobs.reconcile.job_phase import Case, JobPhase, job_phase_of
 from kueuelib.jobs.reconcile.left_of_stop import is_left_to_end, is_stop_begun
 from kueuelib.jobs.reconcile.matching import (
     is_controlled_by,
@@ -33,19 +34,22 @@ from kueuelib.jobs.reconcile.steps import (
     COMPOSE_ERROR,
     STEPS,
     SUSPENDED,
+    UPDATED_WORKLOAD,
     Commands,
     delete_all,
     finalize,
     release,
     stop,
 )
-from kueuelib.jobs.reconcile.workload_build import adopt
+from kueuelib.jobs.reconcile.workload_build import adopt, with_requests
 from kueuelib.workload import states
 
 INVALID_RETRY = 300.0
 """Seconds between reports that a job's object does not describe its pods, while it is unchanged."""
 NAMESPACE_RETRY = 1.0
 """Seconds between looks at a job whose namespace is not known yet."""
+_ASKING = (JobPhase.WAITING, JobPhase.STARTING, JobPhase.RUNNING)
+"""The phases in which a Workload gets the requests of its job."""
 
 
 def plan(situation: Situation) -> Commands:
@@ -221,7 +225,10 @@ def _plan_managed(situation: Situation, job: GenericJob) -> Commands:
     else:
         matching = match(situation, job)
     case = Case(situation, job, matching)
-    step = STEPS[job_phase_of(case)](case)
+    phase = job_phase_of(case)
+    if phase in _ASKING and (told := _ask(case)):
+        return (*matching.commands, *told)
+    step = STEPS[phase](case)
     if matching.chosen is None:
         return (*matching.commands, *step)
     reported = reports.plan_reports(situation, job, matching.chosen)
@@ -229,8 +236,28 @@ def _plan_managed(situation: Situation, job: GenericJob) -> Commands:
     return (*matching.commands, *reported, *step, *gone)
 
 
+def _ask(case: Case) -> Commands:
+    """Writes the job's requests for missing features into its Workload, which then waits.
+
+    One that holds quota keeps it, but `explain` and `doctor` know what it does without.
+    """
+    job, workload = case.job, case.workload
+    asking = with_requests(job, workload)
+    if asking is workload:
+        return ()
+    text = f"Updated Workload {workload['metadata']['name']} to ask for what the job asks for"
+    return (Change(WORKLOADS, workload, asking), Emit(job.raw, UPDATED_WORKLOAD, text))
+
+
+def _asks(workload: Obj) -> bool:
+    return any(True for _ in asked_by_keys("", {}, annotations_of(workload)))
+
+
 def _join(situation: Situation, job: GenericJob) -> Commands | None:
-    """Adopts a prebuilt Workload, or refuses it; None if the job owns it already."""
+    """Adopts a prebuilt Workload, or refuses it; None if the job owns it already.
+
+    Quota that it got before it knew of the job's requests for missing features is given back.
+    """
     workload = situation.prebuilt
     if workload is None or states.is_finished(workload) or states.is_deleted(workload):
         return None
@@ -238,6 +265,14 @@ def _join(situation: Situation, job: GenericJob) -> Commands | None:
         refs = workload["metadata"].get("ownerReferences") or ()
         if any(ref.get("controller") for ref in refs):
             return None
+        asking = with_requests(job, workload)
+        if asking is not workload:
+            return (Change(WORKLOADS, workload, asking),)
+        keeps = states.is_evicted(workload) or not job.is_suspended()
+        if states.has_quota(workload) and not keeps and _asks(workload):
+            why = "Its job asks for a feature that is missing"
+            free = states.cancel(workload, states.PENDING_REASON, why, situation.now)
+            return reports.status_commands(workload, free)
         return (Change(WORKLOADS, workload, adopt(job, workload)),)
     if job.finished() or is_equivalent(situation, job)(workload):
         return None

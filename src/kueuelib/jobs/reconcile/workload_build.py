@@ -8,6 +8,7 @@ from typing import Any
 from kueuelib.api.kinds import PODS, PRIORITY_CLASSES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from kueuelib.api.made_from import MADE_FROM
 from kueuelib.api.meta import Obj, annotations_of, controller_of
+from kueuelib.api.missing_features import of_jobs
 from kueuelib.api.names import (
     ADMISSION_GATED_BY,
     IN_USE_FINALIZER,
@@ -155,6 +156,23 @@ def with_taken_over(job: GenericJob, workload: Obj, taken_over: TakenOver) -> Ob
             others = {key: text for key, text in entries.items() if key not in present}
             meta[field] = {**others, **wanted}
     return workload if meta == before else {**workload, "metadata": meta}
+
+
+def with_requests(job: GenericJob, workload: Obj) -> Obj:
+    """The Workload with its job's requests for missing features; the same object if it has them.
+
+    A prebuilt Workload has templates of its own, so it gets those of the job's templates as well.
+    """
+    if isinstance(job, ComposableJob):
+        return workload
+    asked: dict[str, str] = {}
+    for pod_set in job.pod_sets() if job.prebuilt_workload is not None else ():
+        asked |= of_jobs(pod_set.template)
+    asked |= of_jobs(job.raw)
+    notes = annotations_of(workload)
+    if asked.items() <= notes.items():
+        return workload
+    return {**workload, "metadata": {**workload["metadata"], "annotations": {**notes, **asked}}}
 
 
 def with_gates(job: GenericJob, workload: Obj) -> Obj:

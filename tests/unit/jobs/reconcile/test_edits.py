@@ -296,6 +296,52 @@ def test_a_request_for_a_missing_feature_costs_nobody_a_reservation(build):
     assert not any(isinstance(each, PatchStatus) for each in commands)
 
 
+def test_what_runs_without_what_its_job_asks_for_has_it_on_record(build):
+    """Older versions, and the Go manager, may have started it."""
+    job = build.job(annotations={ELASTIC: "true"})
+    running = build.started(job, active=3)
+    for state, seen in ((running, "admitted"), (job, "admitted")):
+        workload = build.workload(build.job(), **{seen: True})
+        change, told = plan(build.situation(state, workload))
+        assert change.patch["metadata"]["annotations"] == {ELASTIC: "true"}
+        assert told.reason == "UpdatedWorkload"
+    assert plan(build.situation(running, change.new)) == ()
+
+
+RACK = "kueue.x-k8s.io/podset-required-topology"
+
+
+@pytest.mark.parametrize("where", ["job", "template"])
+def test_a_prebuilt_workload_asks_for_what_its_job_asks_for(build, where):
+    job = build.job(labels={f"{KUEUE}/prebuilt-workload-name": "made"})
+    made = build.workload(job, name="made")
+    assert plan(build.situation(job, made, prebuilt=made)) == ()
+    asker = job if where == "job" else job["spec"]["template"]
+    asker.setdefault("metadata", {})["annotations"] = {RACK: "rack"}
+    change, _ = plan(build.situation(job, made, prebuilt=made))
+    assert change.patch["metadata"]["annotations"] == {RACK: "rack"}
+    commands = plan(build.situation(job, change.new, prebuilt=change.new))
+    assert not any(isinstance(each, Change) for each in commands)
+
+
+def test_quota_from_before_a_prebuilt_workload_had_its_job_is_no_way_around(build):
+    job = build.job(labels={f"{KUEUE}/prebuilt-workload-name": "made"})
+    held = build.workload(job, name="made", reserved=True)
+    del held["metadata"]["ownerReferences"]
+    (change,) = plan(build.situation(job, prebuilt=held))
+    assert "annotations" not in change.patch["metadata"]
+    job["metadata"]["annotations"] = {ELASTIC: "true"}
+    (change,) = plan(build.situation(job, prebuilt=held))
+    assert change.patch["metadata"] == {"annotations": {ELASTIC: "true"}}
+    (free,) = plan(build.situation(job, prebuilt=change.new))
+    assert "admission" not in free.status
+    assert change.new["metadata"]["annotations"] == {ELASTIC: "true"}
+    job["metadata"]["annotations"] = {ELASTIC: "false"}
+    (change,) = plan(build.situation(job, prebuilt=held))
+    (change,) = plan(build.situation(job, prebuilt=change.new))
+    assert change.patch["metadata"]["ownerReferences"]
+
+
 PARAMETER = "provreq.kueue.x-k8s.io/limit"
 
 
