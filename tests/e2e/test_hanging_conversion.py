@@ -13,19 +13,21 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 import yaml
 from real_plane import real_api
-from rest import KUEUE
-from test_unconverted import NEW, PATIENCE, REAL, Place, filled
+from test_unconverted import NEW, OLD, PATIENCE, QUOTA, REAL, Place, filled
 
 from kueuelib.api import kinds
 from kueuelib.api.meta import ObjectKey
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.doctor.reading import read
 from kueuelib.app.installation import Installation, install
 from kueuelib.errors import ApiError, TransportError
 from kueuelib.runtime.client import Client
@@ -38,6 +40,10 @@ NAMESPACE = "kueue-system"
 SECRET = ObjectKey(NAMESPACE, "kueue-webhook-server-cert")
 ASKED = 2.0
 """Seconds after which the API server is known to wait for a webhook."""
+CALLS = 25.0
+"""Seconds for calls of webhooks that each take twelve, on a busy machine."""
+SLOW = 1.0
+"""Seconds for a request that no webhook delays."""
 SOON = 60.0
 """Seconds for a command that waits ten of them for the server, on a busy machine."""
 
@@ -78,10 +84,12 @@ def silent(listener: socket.socket, certificates: Certificates) -> Iterator[None
             each.close()
 
 
-@pytest.fixture(params=["embedded", REAL])
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Hung]:
+@asynccontextmanager
+async def hung(
+    server_kind: str, tmp_path: Path, fill: Callable[[Place], Awaitable[None]]
+) -> AsyncIterator[Hung]:
     with ExitStack() as stack:
-        if request.param == "real":
+        if server_kind == "real":
             kubeconfig = stack.enter_context(real_api(tmp_path))
         else:
             server = stack.enter_context(BackgroundServer())
@@ -90,7 +98,7 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         url = f"https://127.0.0.1:{listener.getsockname()[1]}"
         async with await connect(kubeconfig) as client:
             found = Hung(client, kubeconfig, Installation(NAMESPACE, url))
-            await filled(found)
+            await fill(found)
             await install(client, found.installation, PATIENCE)
             certificates = from_secret(await client.get(kinds.SECRETS, SECRET))
             assert certificates is not None
@@ -99,9 +107,22 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             yield found
 
 
+@pytest.fixture(params=["embedded", REAL])
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Hung]:
+    async with hung(request.param, tmp_path, filled) as found:
+        yield found
+
+
+async def new_objects(place: Place) -> None:
+    """A queue and its flavor in the newest version, so that no list needs a conversion."""
+    await place.define(NEW)
+    await place.create(kinds.RESOURCE_FLAVORS, "f", {})
+    await place.create(kinds.CLUSTER_QUEUES, "a", {"resourceGroups": [QUOTA]})
+
+
 async def _until_it_hangs(client: Client) -> None:
-    path = f"{KUEUE}/clusterqueues/a"
-    for _ in range(200):
+    for version in 100 * (NEW, OLD):
+        path = f"/apis/kueue.x-k8s.io/{version}/clusterqueues/a"
         try:
             await client.request("GET", path, timeout=ASKED)
         except TransportError as error:
@@ -163,6 +184,43 @@ async def test_every_command_reads_what_is_there(place: Hung) -> None:
     queues = [("ClusterQueue", name) for name in "abcd"]
     for one in (*queues, ("LocalQueue", "main"), ("Workload", "large")):
         assert found[one] == new
+
+
+async def test_doctor_waits_for_all_webhooks_at_once(
+    place: Hung, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[float, float, str]] = []
+    request = Client.request
+
+    async def noting(self: Client, method: str, path: str, **rest: Any) -> Any:
+        began = time.monotonic()
+        try:
+            return await request(self, method, path, **rest)
+        finally:
+            asked.append((began, time.monotonic(), f"{method} {path}"))
+
+    monkeypatch.setattr(Client, "request", noting)
+    snapshot = await read(place.client, Configuration())
+    assert [one.what for one in snapshot.calls] == ["admission", "conversion"]
+    assert all(one.error for one in snapshot.calls)
+    waited = [one for one in asked if one[1] - one[0] >= ASKED]
+    ((began, ended, _),) = [one for one in waited if "POST" in one[2]]
+    conversions = [one for one in waited if "GET" in one[2]]
+    assert len(conversions) >= 3
+    assert all(began - SLOW < one[0] and one[1] < ended for one in conversions)
+
+
+@pytest.mark.parametrize("server_kind", ["embedded", REAL])
+async def test_doctor_asks_for_every_conversion_at_once(server_kind: str, tmp_path: Path) -> None:
+    """Nothing stored needs a conversion, and admission webhooks hang, too: 43 seconds before."""
+    async with hung(server_kind, tmp_path, new_objects) as place:
+        began = time.monotonic()
+        snapshot = await read(place.client, Configuration())
+        seconds = time.monotonic() - began
+    print(f"doctor reads for {seconds:.1f} s")
+    assert [one.what for one in snapshot.calls] == ["admission", "conversion"]
+    assert all(one.error for one in snapshot.calls)
+    assert seconds < CALLS
 
 
 async def test_what_no_served_version_can_show_is_named(place: Hung) -> None:

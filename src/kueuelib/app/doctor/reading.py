@@ -5,6 +5,7 @@ Besides GET and LIST it sends access reviews and dry runs, which are not stored.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 
 import anyio
@@ -13,9 +14,10 @@ import attrs
 from kueuelib.api import kinds
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.api.names import IN_USE_FINALIZER, MANAGED_LABEL, QUEUE_LABEL
+from kueuelib.api.names import MANAGED_LABEL, QUEUE_LABEL
 from kueuelib.app.configuration import CONFIG_MAP, Configuration
 from kueuelib.app.deployment import DASHBOARDS, MONITOR
+from kueuelib.app.doctor.calls import NOT_SERVED, admission, conversions, first_line
 from kueuelib.app.doctor.snapshot import CALLS, PERMISSIONS, Call, Review, Snapshot
 from kueuelib.app.explaining.gather import (
     QUEUEING,
@@ -27,13 +29,10 @@ from kueuelib.app.explaining.gather import (
 )
 from kueuelib.app.installation import Installation
 from kueuelib.app.part_settings import engine_settings
-from kueuelib.app.stored_versions import is_unconverted
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
-from kueuelib.controllers.webhooks import TIMEOUT_SECONDS, queueing_entries
-from kueuelib.errors import ApiError, Forbidden, KueuelibError, NotFound, TransportError
+from kueuelib.errors import Forbidden, NotFound
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.queries import collection_path, params_of
 from kueuelib.runtime.server_time import server_time
 
 AROUND = (
@@ -50,18 +49,6 @@ AROUND = (
 _SELECTORS = {"Pod": f"{MANAGED_LABEL}=true", "Job": QUEUE_LABEL}
 _REVIEWS = "/apis/authorization.k8s.io/v1"
 _AT_ONCE = 16
-_PROBE, _NAMESPACE = "kueuelib-doctor", "default"
-_POD = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
-CONVERTED: tuple[tuple[Resource, Obj], ...] = (
-    (kinds.CLUSTER_QUEUES, {}),
-    (kinds.LOCAL_QUEUES, {"clusterQueue": _PROBE}),
-    (kinds.WORKLOADS, {"podSets": [{"name": "main", "count": 1, "template": _POD}]}),
-)
-"""The kinds whose versions differ, each with a spec that is valid in all of them."""
-_CALL_SECONDS = TIMEOUT_SECONDS + 2.0
-"""Seconds after which the API server has reported that an admission webhook does not answer."""
-_NOT_CALLED = ("failed calling webhook", "conversion webhook")
-"""The message of an API server about a webhook that it cannot reach."""
 
 
 async def read(
@@ -88,37 +75,26 @@ async def read(
     """
     served = await client.served_versions(KUEUE)
     version = kinds.V1BETA2 if kinds.V1BETA2 in served else next(iter(served), "")
-    resources = (*(decisive(version) if version else ()), *AROUND)
-    lists = await list_kinds(client, resources, selectors=_SELECTORS)
-    lists = await _with_lease(client, lists, configuration)
-    namespace = configuration.manager_namespace
-    secret = configuration.internal_cert_management.webhook_secret_name
-    for kind, *names in (
-        (kinds.SECRETS, secret),
-        (kinds.SERVICE_ACCOUNTS, SERVICE_ACCOUNT),
-        (kinds.CONFIG_MAPS, CONFIG_MAP, DASHBOARDS),
-        (kinds.SERVICE_MONITORS, MONITOR),
-    ):
-        keys = [ObjectKey(namespace, name) for name in names]
-        lists = lists.completed(await _alone(client, kind, keys))
-    lists = lists.completed(await _alone(client, kinds.SERVICES, _services(lists)))
-    lists = await _with_events(client, lists)
+    calls: tuple[Call, ...] | str
+    reviews: tuple[Review, ...] | str
+    if before is not None:
+        lists = await _lists(client, version, configuration)
+        calls = before.unseen.get(CALLS) or tuple(before.calls)
+        reviews = before.unseen.get(PERMISSIONS) or tuple(before.reviews)
+    else:  # all at once: a webhook that hangs takes its whole deadline
+        (lists, converted), called, reviews = await asyncio.gather(
+            _converted_lists(client, version, configuration),
+            admission(client, version),
+            _reviews(client, configuration, own=own),
+        )
+        calls = called if isinstance(called, str) else (called, *converted)
     unseen = {
-        kind: _reason(error)
+        kind: first_line(error)
         for kind, error in lists.refused.items()
         if kind != kinds.COHORTS.kind or not lists.lacks(kinds.COHORTS)
     }
     if not version:
-        text = "the cluster does not serve the queueing kinds"
-        unseen |= {one.kind: text for one in QUEUEING}
-    calls: tuple[Call, ...] | str = ()
-    reviews: tuple[Review, ...] | str = ()
-    if before is not None:
-        calls = before.unseen.get(CALLS) or tuple(before.calls)
-        reviews = before.unseen.get(PERMISSIONS) or tuple(before.reviews)
-    else:
-        calls = await _calls(client, version, lists)
-        reviews = await _reviews(client, configuration, own=own)
+        unseen |= {one.kind: NOT_SERVED for one in QUEUEING}
     if isinstance(calls, str):
         unseen[CALLS], calls = calls, ()
     if isinstance(reviews, str):
@@ -135,8 +111,31 @@ async def read(
     )
 
 
-def _reason(error: KueuelibError) -> str:
-    return str(error).splitlines()[0]
+async def _converted_lists(
+    client: Client, version: str, configuration: Configuration
+) -> tuple[Lists, tuple[Call, ...]]:
+    """The objects, and the conversions that the API server was asked for."""
+    lists = await _lists(client, version, configuration)
+    return lists, await conversions(client, version, lists)
+
+
+async def _lists(client: Client, version: str, configuration: Configuration) -> Lists:
+    """The objects that the caller may see."""
+    resources = (*(decisive(version) if version else ()), *AROUND)
+    lists = await list_kinds(client, resources, selectors=_SELECTORS)
+    lists = await _with_lease(client, lists, configuration)
+    namespace = configuration.manager_namespace
+    secret = configuration.internal_cert_management.webhook_secret_name
+    for kind, *names in (
+        (kinds.SECRETS, secret),
+        (kinds.SERVICE_ACCOUNTS, SERVICE_ACCOUNT),
+        (kinds.CONFIG_MAPS, CONFIG_MAP, DASHBOARDS),
+        (kinds.SERVICE_MONITORS, MONITOR),
+    ):
+        keys = [ObjectKey(namespace, name) for name in names]
+        lists = lists.completed(await _alone(client, kind, keys))
+    lists = lists.completed(await _alone(client, kinds.SERVICES, _services(lists)))
+    return await _with_events(client, lists)
 
 
 async def _with_lease(client: Client, lists: Lists, configuration: Configuration) -> Lists:
@@ -182,104 +181,6 @@ async def _with_events(client: Client, lists: Lists) -> Lists:
     except Forbidden as error:
         return lists.completed(Lists({}, {kind: error}))
     return lists.completed(Lists({kind: page.items}, {}))
-
-
-# --- webhooks
-
-
-async def _calls(client: Client, version: str, lists: Lists) -> tuple[Call, ...] | str:
-    """Makes the API server call the webhooks; returns why, if that was not possible."""
-    if not version:
-        return "the cluster does not serve the queueing kinds"
-    try:
-        made = await _tried(client, kinds.RESOURCE_FLAVORS.at(version), {})
-    except Forbidden as error:
-        if "denied the request" not in str(error):
-            return _reason(error)
-        by_us = any(f'"{one.entry["name"]}"' in str(error) for one in queueing_entries())
-        admission = Call("admission", "", by_us)  # a refusal is an answer
-    except (ApiError, TransportError) as error:
-        admission = Call("admission", _failure(error))
-    else:
-        by_us = IN_USE_FINALIZER in (made["metadata"].get("finalizers") or ())
-        admission = Call("admission", "", by_us)
-    if lists.unconverted:
-        failure = next(iter(lists.unconverted.values()))
-        return (admission, Call("conversion", _reason(failure)))
-    conversions: list[Call] = []
-    for resource, spec in _converted(lists, version):
-        conversions = await _conversion(client, resource, spec) or conversions
-        if any(call.error for call in conversions):
-            break
-    return (admission, *conversions)
-
-
-def _converted(lists: Lists, version: str) -> Iterator[tuple[Resource, Obj]]:
-    """The kinds that a webhook converts, in the served version that is not the stored one, each
-    with a valid spec. A CRD that was not read is taken to serve both versions.
-    """
-    crds = {crd["metadata"]["name"]: crd for crd in lists.of(kinds.CRDS.kind)}
-    for resource, spec in CONVERTED:
-        crd = crds.get(f"{resource.plural}.{resource.group}")
-        if crd is None:
-            other = kinds.V1BETA1 if version == kinds.V1BETA2 else kinds.V1BETA2
-            yield resource.at(other), spec
-            continue
-        for one in crd["spec"]["versions"]:
-            if one["name"] in kinds.VERSIONS and one["served"] and not one["storage"]:
-                yield resource.at(one["name"]), spec
-
-
-async def _conversion(client: Client, resource: Resource, spec: Obj) -> list[Call]:
-    """Makes the API server convert an object, as far as the caller may."""
-    try:
-        await _tried(client, resource, spec)
-    except (ApiError, TransportError) as error:
-        if is_unconverted(error) or isinstance(error, TransportError):
-            return [Call("conversion", _failure(error))]
-    else:
-        return [Call("conversion", "")]
-    try:  # an answer may come from the API server's cache, which is better than none
-        await client.list(resource, limit=1)
-    except (Forbidden, NotFound):
-        return []
-    except (ApiError, TransportError) as error:
-        return [Call("conversion", _failure(error))]
-    return [Call("conversion", "")]
-
-
-async def _tried(client: Client, resource: Resource, spec: Obj) -> Obj:
-    """What a dry run would create."""
-    namespace = _NAMESPACE if resource.namespaced else ""
-    body: Obj = {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "metadata": {"name": _PROBE, **({"namespace": namespace} if namespace else {})},
-        "spec": spec,
-    }
-    made: Obj = await client.request(
-        "POST",
-        collection_path(resource, namespace),
-        params=params_of(dryRun="All"),
-        body=body,
-        timeout=_CALL_SECONDS,
-        verb="create",
-    )
-    return made
-
-
-def _failure(error: KueuelibError) -> str:
-    """The failure of a webhook that did not answer; other refusals are answers.
-
-    Raises:
-        TransportError: the connection to the server failed.
-    """
-    text = _reason(error)
-    if isinstance(error, TransportError):
-        if not error.timed_out:
-            raise error
-        return text
-    return text if any(words in text for words in _NOT_CALLED) else ""
 
 
 # --- permissions
@@ -329,7 +230,7 @@ async def _reviews(
                 body = question.body(user, namespace)
                 answer = await client.request("POST", path, body=body, verb="create")
             except (Forbidden, NotFound) as error:
-                refused.append(_reason(error))
+                refused.append(first_line(error))
                 return
         allowed[question] = bool((answer.get("status") or {}).get("allowed"))
 

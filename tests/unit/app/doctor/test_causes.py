@@ -9,7 +9,7 @@ import pytest
 
 from kueuelib.api.crd import converted_crds
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.doctor import reading
+from kueuelib.app.doctor.calls import CONVERTED
 from kueuelib.app.doctor.snapshot import Call
 from kueuelib.runtime.webhook.certs import DAY
 
@@ -156,7 +156,7 @@ def test_the_parents_are_what_to_edit_in_a_cycle(patient: Any) -> None:
 
 
 def test_every_kind_that_is_converted_is_tried() -> None:
-    tried = {f"{one.plural}.{one.group}" for one, _ in reading.CONVERTED}
+    tried = {f"{one.plural}.{one.group}" for one, _ in CONVERTED}
     assert tried == set(converted_crds())
 
 
