@@ -85,16 +85,19 @@ REAL = pytest.param(
 )
 
 
-def entries(rest: Rest, path: str) -> dict[str, Obj]:
-    """Those of Jobs, by name."""
-    return {one["name"]: one for one in rest.get(path)["webhooks"] if "job.kb.io" in one["name"]}
+def entries(rest: Rest, path: str, kind: str) -> dict[str, Obj]:
+    """Those of a kind, by name."""
+    hooks = rest.get(path)["webhooks"]
+    return {one["name"]: one for one in hooks if f"{kind}.kb.io" in one["name"]}
 
 
 @pytest.mark.parametrize("made", [shared_cluster, REAL])
-def test_entries_of_jobs_are_put_in_order_within_seconds(made: Callable, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["job", "queue", "workload"])
+def test_entries_are_put_in_order_within_seconds(made: Callable, tmp_path: Path, kind: str) -> None:
     with made(tmp_path) as (_, rest):
         for path in BROKEN[:2]:
-            before = entries(rest, path)
+            before = entries(rest, path, kind)
+            assert before
             for change in ("removed", "weakened"):
                 kept = []
                 for one in rest.get(path)["webhooks"]:
@@ -104,7 +107,9 @@ def test_entries_of_jobs_are_put_in_order_within_seconds(made: Callable, tmp_pat
                         kept.append({**one, "failurePolicy": "Ignore", "objectSelector": {}})
                 rest.merge(path, {"webhooks": kept})
                 began = time.monotonic()
-                assert eventually(lambda path=path, before=before: entries(rest, path) == before)
+                assert eventually(
+                    lambda path=path, before=before: entries(rest, path, kind) == before
+                )
                 seconds = time.monotonic() - began
                 print(f"{path.rpartition('/')[2]}: {change} entries are back in {seconds:.2f} s")
                 assert seconds < PROMPT

@@ -55,7 +55,7 @@ from kueuelib.app.configuration import Configuration, InternalCertManagement
 from kueuelib.app.deployment import NAME
 from kueuelib.app.installation import Installation, resource_of
 from kueuelib.app.stored_versions import is_unconverted, list_stored
-from kueuelib.controllers.manifests import APP
+from kueuelib.controllers.manifests import APP, CERTIFICATES_ROLE
 from kueuelib.errors import ApiError, ConfigError, Conflict, Invalid, NotFound
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client
@@ -120,13 +120,24 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
     if not removal.keep_kinds:
         told += await _remove_kinds(client, deadline)
     own = [obj for obj in installation.foundation() if obj["kind"] != "Namespace"]
+    for name in await _secrets(client, own):  # while a role names them
+        key = ObjectKey(installation.namespace, name)
+        told.append(await _delete_key(client, SECRETS, key))
     # A role that collects others comes back if one of these is deleted before it.
     own.sort(key=lambda obj: "aggregationRule" in obj)
     told += [await _delete(client, obj) for obj in reversed(own)]
-    secret = ObjectKey(installation.namespace, InternalCertManagement().webhook_secret_name)
-    told.append(await _delete_key(client, SECRETS, secret))
     told.append(await _delete_key(client, LEASES, Configuration(installation.namespace).lease))
     return [line for line in told if line] + [f"namespace/{installation.namespace} kept"]
+
+
+async def _secrets(client: Client, own: Sequence[Obj]) -> list[str]:
+    """The names of Secrets with certificates: the default one, and what the manager may watch."""
+    names = [InternalCertManagement().webhook_secret_name]
+    wanted = next(obj for obj in own if obj["metadata"]["name"] == CERTIFICATES_ROLE)
+    stored = await read(client, resource_of(wanted), key_of(wanted)) or {}
+    for rule in stored.get("rules") or ():
+        names += rule.get("resourceNames") or ()
+    return list(dict.fromkeys(names))
 
 
 async def _remove_kinds(client: Client, deadline: float) -> list[str]:

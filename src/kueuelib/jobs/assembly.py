@@ -18,7 +18,7 @@ from kueuelib.api.kinds import (
 from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.api.names import known_version
 from kueuelib.controllers.manifests import manager_user
-from kueuelib.controllers.webhooks import QueueingEntry, sparing
+from kueuelib.controllers.webhooks import QueueingEntry, queueing_entries, sparing
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog.plugins import as_integration, registry_for
 from kueuelib.jobs.catalog.registry import Registry
@@ -225,8 +225,10 @@ def add_webhooks(
         webhook.register(webhooks.server)
 
     def entries(default_namespaces: Collection[str]) -> list[QueueingEntry]:
+        served = webhooks.server.paths
+        of_queueing = [entry for entry in queueing_entries() if entry.path in served]
         of_jobs = webhook_entries(integrations, settings, default_namespaces)
-        return sparing(of_jobs, webhooks.user)
+        return sparing([*of_queueing, *of_jobs], webhooks.user)
 
     keeper = EntryKeeper(
         client,

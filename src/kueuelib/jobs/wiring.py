@@ -152,7 +152,8 @@ def wire(
 
     def controller_of(turn: Turn) -> Controller:
         integration = turn.integration
-        executor = Executor(client, cache, recorder, integration.component, version, metrics.count)
+        component = integration.component
+        executor = Executor(client, cache, recorder, component, version, metrics.count, clock)
         reconciler: Reconciler
         if turn.informer is None:
             reconciler = AbandonedWorkloads(integration, stores, executor)

@@ -15,6 +15,7 @@ from kueuelib.embedded.server import ApiServer
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
 from kueuelib.runtime.queries import PatchType
+from kueuelib.runtime.reading import read
 
 CRD = ObjectKey("", "cohorts.kueue.x-k8s.io")
 STUCK = {"type": "Terminating", "status": "True", "reason": "InstanceDeletionFailed"}
@@ -48,3 +49,16 @@ async def stick_until_retried(client: Client) -> None:
             await client.patch(kinds.CRDS, CRD, status, PatchType.MERGE, subresource="status")
             stuck = True
     await client.patch(kinds.CRDS, CRD, {"metadata": {"finalizers": None}}, PatchType.MERGE)
+
+
+async def test_the_secret_of_another_name_is_removed_even_after_a_stop(tmp_path: Path) -> None:
+    async with ApiServer() as server:
+        (tmp_path / "config").write_bytes(orjson.dumps(server.kubeconfig()))
+        async with await connect(tmp_path / "config") as client:
+            await install(client, Installation("kueue-system", secret="our-certificate"), 60.0)
+            secret = ObjectKey("kueue-system", "our-certificate")
+            assert await read(client, kinds.SECRETS, secret)
+            told = await uninstall(client, Removal(Installation("kueue-system")), 50.0)
+            assert await read(client, kinds.SECRETS, secret) is None
+    gone = told.index("secret/our-certificate deleted")
+    assert gone < told.index("role/kueue-certificates-role deleted"), "which names the Secret"

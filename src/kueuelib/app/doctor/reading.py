@@ -18,7 +18,14 @@ from kueuelib.api.names import MANAGED_LABEL, QUEUE_LABEL
 from kueuelib.app.configuration import CONFIG_MAP, Configuration
 from kueuelib.app.deployment import DASHBOARDS, MONITOR
 from kueuelib.app.doctor.calls import NOT_SERVED, admission, conversions, first_line
-from kueuelib.app.doctor.snapshot import CALLS, PERMISSIONS, Call, Review, Snapshot
+from kueuelib.app.doctor.snapshot import (
+    BYPASSING,
+    CALLS,
+    PERMISSIONS,
+    Call,
+    Review,
+    Snapshot,
+)
 from kueuelib.app.explaining.gather import (
     QUEUEING,
     Lists,
@@ -32,6 +39,7 @@ from kueuelib.app.part_settings import engine_settings
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
 from kueuelib.errors import Forbidden, NotFound
+from kueuelib.jobs.pods.integration import MISSED_PODS
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.server_time import server_time
 
@@ -124,6 +132,7 @@ async def _lists(client: Client, version: str, configuration: Configuration) -> 
     resources = (*(decisive(version) if version else ()), *AROUND)
     lists = await list_kinds(client, resources, selectors=_SELECTORS)
     lists = await _with_lease(client, lists, configuration)
+    lists = await _with_bypassing(client, lists)
     namespace = configuration.manager_namespace
     secret = configuration.internal_cert_management.webhook_secret_name
     for kind, *names in (
@@ -143,6 +152,12 @@ async def _with_lease(client: Client, lists: Lists, configuration: Configuration
     if kinds.LEASES.kind not in lists.refused:
         return lists
     return lists.completed(await list_kinds(client, [kinds.LEASES], configuration.lease.namespace))
+
+
+async def _with_bypassing(client: Client, lists: Lists) -> Lists:
+    """The Pods that name a queue and are not queued, if Pods may be listed."""
+    pods = await list_kinds(client, [kinds.PODS], selectors={kinds.PODS.kind: MISSED_PODS})
+    return lists.completed(Lists({BYPASSING: pods.of(kinds.PODS.kind)}, {}))
 
 
 async def _alone(client: Client, resource: Resource, keys: Iterable[ObjectKey]) -> Lists:

@@ -35,6 +35,8 @@ PERMISSIONS: Final = "permissions"
 """What the manager may do: `Snapshot.reviews`."""
 CALLS: Final = "calls"
 """Whether the API server reaches the webhooks: `Snapshot.calls`."""
+BYPASSING: Final = "bypassing pods"
+"""The Pods with a queue name that our webhook has not marked, as if it were a kind."""
 _NOT_CALLED: Final = re.compile('failed calling webhook "([^"]+)"')
 _REFERRED: Final = {
     ADMISSION_CHECKS: kinds.ADMISSION_CHECKS.kind,
@@ -91,8 +93,9 @@ class Snapshot:
 
     Attributes:
         now: when that was, in seconds since the epoch.
-        lists: the raw objects by kind; of Pods and Jobs only those that are queued, of Secrets only
-            the one with the webhooks' certificate, of ConfigMaps only the manager's.
+        lists: the raw objects by kind; of Pods and Jobs only those that are queued, and
+            `BYPASSING`; of Secrets only the one with the webhooks' certificate, of ConfigMaps only
+            the manager's.
         cluster: the facts that decisions depend on; a check says which of them it needs.
         reviews: what the manager may do.
         calls: whether webhooks answer.

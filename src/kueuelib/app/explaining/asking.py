@@ -15,6 +15,7 @@ from kueuelib.app.explaining.gather import Cluster, read_cluster
 from kueuelib.app.explaining.leaving import leaving_note
 from kueuelib.app.explaining.manifests import Document
 from kueuelib.app.explaining.remarks import remarks_on
+from kueuelib.app.explaining.starts import start_note
 from kueuelib.app.explaining.subject import (
     Reference,
     group_problem,
@@ -125,11 +126,11 @@ async def ask(
         cluster = await read_cluster(client, namespace, settings)
         answer = await _look(client, cluster, reference, namespace, clock.now(), jobs, seconds)
         if not _is_free(answer):
-            return (await _remarked(client, cluster, [answer]))[0]
+            return (await _remarked(client, cluster, [answer], clock.now()))[0]
         await clock.sleep(PAUSE)
     cluster = await read_cluster(client, namespace, settings)
     answer = await _look(client, cluster, reference, namespace, clock.now(), jobs, seconds)
-    (answer,) = await _remarked(client, cluster, [answer])
+    (answer,) = await _remarked(client, cluster, [answer], clock.now())
     if not _is_free(answer):
         return answer
     note = f"this was so for {(LOOKS - 1) * PAUSE:g} seconds, and no manager acted: is one running?"
@@ -142,13 +143,17 @@ def _is_free(answer: Answer) -> bool:
 
 
 async def _remarked(
-    client: Client, cluster: Cluster, answers: Sequence[Answer]
+    client: Client, cluster: Cluster, answers: Sequence[Answer], now: float
 ) -> tuple[Answer, ...]:
     """The answers with what further kinds of objects say about them."""
     explained = [one for one in answers if one.explanation is not None]
     explanations = [one.explanation for one in explained if one.explanation is not None]
     remarks = await remarks_on(client, cluster.world, explanations)
     notes = {id(one): more for one, more in zip(explained, remarks, strict=True)}
+    for one, explanation in zip(explained, explanations, strict=True):
+        raw = _named(cluster, explanation.key) if one.submitted else None
+        if raw is not None:
+            notes[id(one)] += await start_note(client, raw, now)
     return tuple(attrs.evolve(one, notes=(*one.notes, *notes.get(id(one), ()))) for one in answers)
 
 
@@ -256,7 +261,7 @@ async def ask_about(
     namespace = documents[0].obj["metadata"]["namespace"]
     cluster = await read_cluster(client, namespace, settings)
     answers = _hypothetical(cluster, documents, now, jobs, seconds)
-    return await _remarked(client, cluster, answers)
+    return await _remarked(client, cluster, answers, now)
 
 
 async def _get(client: Client, resource: Resource, key: ObjectKey) -> Obj:

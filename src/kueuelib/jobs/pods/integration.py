@@ -93,6 +93,7 @@ def wire(parts: Parts) -> Wired:
         parts.integration.component,
         parts.version,
         metrics.count,
+        parts.clock,
     )
     pods = parts.cache.informer(PODS, label_selector=MANAGED_PODS, transform=trim)
     pods.add_index(BY_GROUP, group_index)

@@ -35,10 +35,12 @@ from kueuelib.jobs.contract.commands import (
     Recheck,
     Wait,
 )
+from kueuelib.jobs.reconcile.failed_starts import FailedStarts, is_start
 from kueuelib.jobs.reconcile.lanes import Lane, stretches
 from kueuelib.jobs.reconcile.metrics import CREATED_WORKLOAD
 from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR
 from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import Result
 from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.logs import get_logger
@@ -111,6 +113,7 @@ class Executor:
         component: who reports them.
         version: of the API group `kueue.x-k8s.io` on the wire.
         count: executes `Count` commands.
+        clock: time.
     """
 
     def __init__(
@@ -121,6 +124,7 @@ class Executor:
         component: str,
         version: str,
         count: Callable[[str, Sequence[str], float | None], None] = lambda _, __, ___: None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._client = client
         self._known = known
@@ -128,6 +132,7 @@ class Executor:
         self._component = component
         self._version = version
         self._count = count
+        self._starts = FailedStarts(recorder, component, clock)
         self._log = get_logger("jobs")
 
     async def run(self, commands: Sequence[Command], about: Obj | None = None) -> Outcome:
@@ -240,7 +245,8 @@ class Executor:
             what, verb = f"{command.resource.kind} {key_of(command.obj)}", "deleted"
         text = f"{what} could not be {verb}: {error.message}"
         reason = COMPOSE_ERROR if made else REFUSED
-        self._recorder.event(about, WARNING, reason, text, component=self._component)
+        if not (isinstance(command, Change) and is_start(command)):  # reported already
+            self._recorder.event(about, WARNING, reason, text, component=self._component)
         self._log.warning("the server refuses", why=error.message, seconds=REFUSED_RETRY)
         run.wait = REFUSED_RETRY
 
@@ -301,13 +307,17 @@ class Executor:
         if command.versioned:
             identity["resourceVersion"] = run.version(old)
         body["metadata"] = {**(body.get("metadata") or {}), **identity}
-        changed = await self._client.patch(
-            spoken(command.resource, self._version),
-            key_of(old),
-            body,
-            PatchType.MERGE,
-            subresource=command.subresource,
-        )
+        try:
+            changed = await self._client.patch(
+                spoken(command.resource, self._version),
+                key_of(old),
+                body,
+                PatchType.MERGE,
+                subresource=command.subresource,
+            )
+        except ApiError as error:
+            self._starts.failed(command, error)
+            raise
         self._wrote(command.old, changed, run)
 
     async def _patch_status(self, command: PatchStatus, run: _Run) -> None:

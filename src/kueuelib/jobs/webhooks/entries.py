@@ -1,11 +1,11 @@
 """Keeps the webhook configurations in line with what the process serves and is configured for.
 
 The commands that write the configurations (`kueuelib install`, `kueuelib manifests`) know neither
-the manager's configuration nor its plug-ins. So the process that answers the webhooks puts the
-entries of its kinds of jobs in order: selectors follow `manageJobsWithoutQueueName`, entries of
-plug-ins are added, and entries without a server are removed, because they would refuse every
-object. They also follow the LocalQueues `default`, which decide where jobs without a queue name are
-sent to us.
+the manager's configuration nor its plug-ins. So the process that answers the webhooks puts their
+entries in order, for queueing kinds as well as for jobs: selectors follow
+`manageJobsWithoutQueueName`, entries of plug-ins are added, and entries without a server are
+removed, because they would refuse every object. They also follow the LocalQueues `default`, which
+decide where jobs without a queue name are sent to us.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class EntryKeeper:
         client: reads and writes.
         name: of the mutating configuration.
         validating_name: of the validating configuration.
-        wanted: the entries of all kinds of jobs, given the namespaces with a default queue.
+        wanted: the entries of all kinds, given the namespaces with a default queue.
         served: the paths that are answered.
         default_queues: knows those namespaces.
         clock: time.

@@ -14,7 +14,7 @@ from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration, VisibilityServer
 from kueuelib.app.deployment import CONFIGURATION
 from kueuelib.app.doctor.finding import Severity, all_checks
-from kueuelib.app.doctor.snapshot import Call, Review
+from kueuelib.app.doctor.snapshot import BYPASSING, Call, Review
 from kueuelib.app.reloading import RESTART_NEEDED
 from kueuelib.runtime.webhook.certs import DAY, Names, renewed
 from kueuelib.scheduler.explain.obstacles import problems_of
@@ -225,6 +225,13 @@ def be_behind(patient: Any) -> None:
 def lead_elsewhere(patient: Any) -> None:
     lease = patient.get("Lease")
     patient.add("Lease", lease["metadata"]["name"], "other", spec=lease["spec"])
+
+
+def bypass_the_webhook(patient: Any, **meta: Any) -> Any:
+    enabled = attrs.evolve(Configuration().integrations, frameworks=("batch/job", "pod"))
+    patient.configuration = attrs.evolve(Configuration(), integrations=enabled)
+    labels = {"kueue.x-k8s.io/queue-name": "lq"}
+    return patient.add(BYPASSING, "free", "ns", metadata={"labels": labels, **meta}, spec={})
 
 
 def run_the_go_manager(patient: Any) -> None:
@@ -699,6 +706,7 @@ CASES = [
     (gate_for_a_bad_group, "pod-gated", ERROR, "Pod ns/one", "its group g has no Workload"),
     (gate_for_what_has_finished, "pod-gated", ERROR, "Pod ns/late", "pod-late has finished"),
     (suspend_for_nobody, "job-unqueued", ERROR, "Job ns/alone", "names the queue lq"),
+    (bypass_the_webhook, "pod-unqueued", WARNING, "Pod ns/free", "runs without quota"),
     (refuse_the_start, "not-started", ERROR, "Job ns/held", "Workload runs was admitted"),
     (lose_the_account, "account-missing", HINT,
      "ServiceAccount kueue-system/kueue-controller-manager", "it does not exist"),
@@ -710,7 +718,8 @@ CASES = [
     (run_with_devices, "feature-missing", WARNING, "Workload ns/runs", "of resource claims (DRA)"),
     (fail_to_start, "never-ran", ERROR, "Workload ns/waits", "FailedToStart: no way"),
     (lose_the_job, "quota-unowned", HINT, "Workload ns/runs", "held quota for 10m"),
-    (lose_both_queues, "quota-lost", WARNING, QUEUE, "nothing counts the quota of these Workloads"),
+    (lose_both_queues, "quota-lost", WARNING, QUEUE,
+     "nothing counts the quota of these Workloads: ns/runs; they hold 3 of cpu in flavor f"),
     (lose_the_local_queue, "quota-lost", HINT, "LocalQueue ns/lq", "that name it hold quota"),
     (lower_the_quota, "quota-exceeded", HINT, QUEUE,
      "it holds 3 of cpu in flavor f, and may hold 2: Workload ns/runs"),

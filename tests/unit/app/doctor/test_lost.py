@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import attrs
 from tests.unit.app.doctor.test_findings import (
     CRD,
     ERROR,
@@ -13,6 +14,7 @@ from tests.unit.app.doctor.test_findings import (
     NOW,
     QUEUE,
     WORKLOADS,
+    bypass_the_webhook,
     drain_a_group,
     end_the_queue,
     lose_a_flavor,
@@ -23,6 +25,7 @@ from tests.unit.app.doctor.test_findings import (
 )
 
 from kueuelib.api.meta import format_time
+from kueuelib.app.configuration import Configuration
 
 
 def test_a_flavor_that_does_not_exist_is_one_cause(patient: Any) -> None:
@@ -70,6 +73,55 @@ def test_what_another_manager_did_to_a_workload_that_is_gone_is_over(patient: An
     assert patient.found() == []
     patient.unseen = {"Workload": "workloads is forbidden"}
     assert "another-decides" in [name for name, _ in patient.found()]
+
+
+def test_another_manager_is_over_once_the_lease_has_changed_hands(patient: Any) -> None:
+    """The one that led has left, or another one leads since; without a Lease, an Event counts."""
+    notice_another(patient, ago=60)
+    spec = patient.get("Lease")["spec"]
+    election = attrs.evolve(Configuration().leader_election, leader_elect=False)
+    patient.configuration = attrs.evolve(Configuration(), leader_election=election)
+    for changes, over in (
+        ({"acquireTime": format_time(NOW - 300)}, False),
+        ({"acquireTime": format_time(NOW - 30)}, True),
+        ({"holderIdentity": "", "renewTime": format_time(NOW - 30)}, True),
+        ({"holderIdentity": "", "renewTime": format_time(NOW - 90)}, False),
+        ({"holderIdentity": "gone", "renewTime": format_time(NOW - 70)}, True),
+        ({"holderIdentity": "gone", "renewTime": format_time(NOW - 80)}, False),
+        ({"renewTime": None}, False),
+    ):
+        spec.update(changes)
+        assert [name for name, _ in patient.found()] == ([] if over else ["another-decides"])
+    end = format_time(NOW - 60 + 600)
+    fix = patient.only("another-decides").fix
+    assert fix.endswith(
+        f"reported until {end}, or until the Event is deleted: kubectl -n ns delete event e"
+    )
+
+
+def test_only_pods_that_nothing_queues_have_bypassed_the_webhook(patient: Any) -> None:
+    pod = bypass_the_webhook(patient)
+    again = "kubectl get -n ns pod free -o yaml | sed '/^  nodeName:/d' | kubectl replace --force"
+    assert patient.only("pod-unqueued").fix.startswith(again)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "controller": True}
+    pod["metadata"]["ownerReferences"] = [owner]
+    assert patient.only("pod-unqueued").fix.startswith("kubectl delete -n ns pod free  # Replica")
+    for change in (
+        {"ownerReferences": [{**owner, "apiVersion": "batch/v1", "kind": "Job"}]},
+        {"finalizers": ["kueue.x-k8s.io/managed"]},
+        {"namespace": "kube-system"},
+    ):
+        before = dict(pod["metadata"])
+        pod["metadata"].update(change)
+        assert patient.found() == []
+        pod["metadata"] = before
+    pod["spec"] = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
+    assert patient.found() == []
+    pod["spec"], pod["status"] = {}, {"phase": "Succeeded"}
+    assert patient.found() == []
+    pod["status"] = {}
+    patient.configuration = Configuration()
+    assert patient.found() == [], "Pods are not queued"
 
 
 def test_a_kind_that_has_come_back_is_given_time(patient: Any) -> None:

@@ -9,7 +9,15 @@ import attrs
 import pytest
 
 from kueuelib.api.kinds import JOBS, PODS, WORKLOADS
-from kueuelib.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
+from kueuelib.errors import (
+    AlreadyExists,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+)
 from kueuelib.jobs.contract.commands import (
     Change,
     Create,
@@ -22,6 +30,7 @@ from kueuelib.jobs.contract.commands import (
 )
 from kueuelib.jobs.reconcile.executor import BEHIND_RETRY, LANES, REFUSED_RETRY, Executor, Outcome
 from kueuelib.jobs.reconcile.metrics import CREATED_WORKLOAD
+from kueuelib.runtime.clock import SystemClock
 from kueuelib.runtime.controller import DONE, Result
 from kueuelib.runtime.queries import PatchType
 
@@ -397,3 +406,52 @@ async def test_a_refusal_that_no_retry_mends_is_told_to_the_job():
         assert outcome.wait == REFUSED_RETRY
         with pytest.raises(type(failure)):
             await executor.run(plan)
+
+
+@attrs.define
+class Told:
+    """Events, each with its object and message."""
+
+    found: list = attrs.field(factory=list)
+
+    def event(self, obj_or_ref, type, reason, message, component=None):
+        self.found.append((obj_or_ref["metadata"]["uid"], type, reason, message))
+
+
+class Hand(SystemClock):
+    """A clock that a test moves."""
+
+    at = 0.0
+
+    def monotonic(self):
+        return self.at
+
+
+async def test_a_start_that_the_server_refuses_is_told_once_a_minute_and_if_the_reason_changes():
+    about, told, clock = pod("job"), Told(), Hand()
+    changed = {**about, "spec": {"x": 1}}
+    start, other = Change(PODS, about, changed, given=workload()), Change(PODS, about, changed)
+    server = Server()
+    executor = Executor(server, Known(), told, "test", "v1beta2", clock=clock)
+
+    async def tried(failure, plan):
+        server.failure = failure
+        told.found.clear()
+        try:
+            await executor.run([plan], about)
+        except type(failure):
+            assert not isinstance(failure, Forbidden), "the job is looked at a minute later"
+        return told.found
+
+    text = "The API server did not accept the start, which is tried again: "
+    dead = ServerError("failed calling webhook")
+    both = [(uid, "Warning", "FailedToStart") for uid in (about["metadata"]["uid"], "u")]
+    assert await tried(dead, start) == [(*one, f"{text}failed calling webhook") for one in both]
+    assert await tried(dead, start) == []
+    denied = [(*one, f"{text}denied the request") for one in both]
+    assert await tried(Forbidden("denied the request"), start) == denied
+    clock.at = 61.0
+    assert await tried(Forbidden("denied the request"), start) == denied
+    for stale in (Conflict("changed"), NotFound("gone"), TooManyRequests("later")):
+        assert await tried(stale, start) == []
+    assert await tried(dead, other) == [], "it stops the job, for example"

@@ -16,7 +16,7 @@ from kueuelib.api.kinds import (
     VALIDATING_WEBHOOKS,
     WORKLOADS,
 )
-from kueuelib.api.meta import Obj, annotations_of, parse_time
+from kueuelib.api.meta import Obj, annotations_of, format_time, parse_time
 from kueuelib.app.deployment import NAME, left_behind
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import (
@@ -202,14 +202,16 @@ def _stop(snapshot: Snapshot, namespace: str, holder: str) -> str:
 
 @check("another-decides", EVENTS.kind)
 def another_decides(snapshot: Snapshot) -> Iterator[Finding]:
-    """Events of a manager without leader election about quota that it did not reserve."""
+    """Events of a manager without leader election about quota that it did not reserve, since the
+    Lease has changed hands.
+    """
     ages = [
         (snapshot.age(event.get("lastTimestamp")), event)
         for event in snapshot.all(EVENTS.kind)
         if event.get("reason") == RESERVED_BY_ANOTHER and _is_there(snapshot, event)
     ]
     age, event = min(ages, key=lambda pair: pair[0], default=(RECENT, None))
-    if event is None or age > RECENT:
+    if event is None or age > min(RECENT, _unchanged(snapshot)):
         return
     about = event["involvedObject"]
     subject = Subject(about["kind"], about["name"], about.get("namespace") or "")
@@ -217,8 +219,25 @@ def another_decides(snapshot: Snapshot) -> Iterator[Finding]:
         f"a manager without leader election found {duration(age)} ago that it has quota from "
         "another manager, or from somebody who wrote its status"
     )
-    fix = "run one manager, or set leaderElection.leaderElect in the configuration of all of them"
+    meta = event["metadata"]
+    fix = (
+        "run one manager, or set leaderElection.leaderElect in the configuration of all of them; "
+        f"this is reported until {format_time(snapshot.now - age + RECENT)}, or until the Event is "
+        f"deleted: kubectl -n {meta['namespace']} delete event {meta['name']}"
+    )
     yield Finding(Severity.ERROR, subject, problem, fix)
+
+
+def _unchanged(snapshot: Snapshot) -> float:
+    """For how many seconds the same manager has led, or none has since the last one left."""
+    key = snapshot.configuration.lease
+    lease = snapshot.find(LEASES.kind, key.name, key.namespace)
+    if lease is None or not (lease.get("spec") or {}).get("renewTime"):
+        return RECENT
+    if _is_fresh(snapshot, lease):
+        return snapshot.age(lease["spec"].get("acquireTime")) or RECENT
+    left_behind = _seconds(lease) if lease["spec"].get("holderIdentity") else 0
+    return _age(snapshot, lease) - left_behind
 
 
 def _is_there(snapshot: Snapshot, event: Obj) -> bool:

@@ -6,21 +6,26 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
 from kueuelib.api.ages import duration
-from kueuelib.api.kinds import CRDS, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
+from kueuelib.api.kinds import CRDS, NAMESPACES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from kueuelib.api.meta import Obj, controller_of, find_condition, labels_of
 from kueuelib.api.names import ADMITTED, PREBUILT_LABEL, PRIORITY_CLASS_LABEL, QUEUE_LABEL
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
 from kueuelib.app.doctor.manager import DISABLED, no_manager
-from kueuelib.app.doctor.snapshot import Snapshot
+from kueuelib.app.doctor.snapshot import BYPASSING, Snapshot
 from kueuelib.app.explaining.subject import group_problem
+from kueuelib.app.part_settings import job_settings
 from kueuelib.jobs.contract.identifiers import identifier, where_named
-from kueuelib.jobs.pods.reading import Stage, group_of, queue_of, stage_of
+from kueuelib.jobs.pods.integration import POD
+from kueuelib.jobs.pods.reading import Stage, group_of, has_finalizer, queue_of, stage_of
+from kueuelib.jobs.pods.selection import is_selected
 from kueuelib.workload.states import condition, is_admitted, is_evicted, is_finished
 
 PATIENCE = 60.0
 """Seconds after which a Workload should exist."""
 GROUP_PATIENCE = 300.0
 """Seconds that pods of a group may wait for its other pods."""
+_QUEUED_BY_POD = ("ReplicaSet", "StatefulSet")
+"""Controllers whose pods are queued themselves."""
 _UNSUSPEND = """--type=merge -p '{"spec":{"suspend":false}}'"""
 _UNGATE = """--type=merge -p '{"spec":{"schedulingGates":null}}'"""
 _UNMADE = "no Workload represents it: is a manager running with the integration pod?"
@@ -78,6 +83,36 @@ def _held(snapshot: Snapshot, pod: Obj, group: Sequence[Obj]) -> Finding | None:
         fix = f"kubectl delete pod {meta['name']} {where}  # and submit it again"
         return Finding(Severity.ERROR, subject, text, fix)
     return None
+
+
+@check("pod-unqueued", "Pod", NAMESPACES.kind)
+def bypassed(snapshot: Snapshot) -> Iterator[Finding]:
+    """Pods with a queue name that were created while no webhook saw them: they never wait."""
+    settings = job_settings(snapshot.configuration)
+    if POD.name not in settings.frameworks:
+        return
+    for pod in snapshot.all(BYPASSING):
+        meta, owner = pod["metadata"], controller_of(pod)
+        labels = snapshot.world.namespaces.get(meta["namespace"])
+        if stage_of(pod) is not Stage.STARTED or has_finalizer(pod) or labels is None:
+            continue  # a manager marks it, or it is over
+        if (owner is not None and owner["kind"] not in _QUEUED_BY_POD) or not is_selected(
+            pod, settings, meta["namespace"], labels
+        ):
+            continue  # perhaps something above it is queued
+        problem = (
+            f"it names the queue {queue_of(pod)} ({QUEUE_LABEL}), and runs without quota: it was "
+            "created while the webhook did not see it"
+        )
+        where, name = f"-n {meta['namespace']}", meta["name"]
+        fix = (
+            f"kubectl get {where} pod {name} -o yaml | sed '/^  nodeName:/d' | "
+            "kubectl replace --force -f -  # begins again, in the queue; or let it end"
+        )
+        if owner is not None:
+            fix = f"kubectl delete {where} pod {name}  # {owner['kind']} {owner['name']} creates"
+            fix += " another one, which is queued"
+        yield Finding(Severity.WARNING, subject_of("Pod", pod), problem, fix)
 
 
 @check("job-unqueued", "Job", "Workload", momentary=True)

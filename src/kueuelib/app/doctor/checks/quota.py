@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
+from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.phrases import some
 from kueuelib.api.quantity import format_amount
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.snapshot import COHORTS, Snapshot
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT
+from kueuelib.scheduler.pending.holding import charge
 from kueuelib.scheduler.pending.workload_info import holds_quota
-from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.amounts import FlavorResource, total_of
 
 
 @check("quota-lost", "ClusterQueue", "LocalQueue", "Workload")
@@ -31,7 +33,8 @@ def lost(snapshot: Snapshot) -> Iterator[Finding]:
     for name, keys in by_queue.items():
         named = any(one.spec.cluster_queue == name for one in world.local_queues.values())
         problem = (
-            f"it does not exist, and nothing counts the quota of these Workloads: {some(keys)}"
+            f"it does not exist, and nothing counts the quota of these Workloads: {some(keys)}; "
+            f"they hold {_amounts(world.workloads[key] for key in keys)}"
         )
         fix = f"kubectl get workloads -A  # create ClusterQueue {name} again, or end these jobs"
         follows = ("local-queue",) if named else ()
@@ -44,6 +47,16 @@ def lost(snapshot: Snapshot) -> Iterator[Finding]:
         fix = f"kubectl get -n {local.namespace} localqueues  # create {local.name} again"
         subject = Subject("LocalQueue", local.name, local.namespace)
         yield Finding(Severity.HINT, subject, problem, fix)
+
+
+def _amounts(workloads: Iterable[Workload]) -> str:
+    """What some Workloads hold together, by flavor and resource."""
+    admissions = [(one, one.status.admission) for one in workloads]
+    held = total_of([charge(one, admission) for one, admission in admissions if admission])
+    return "; ".join(
+        f"{format_amount(pair.resource, amount)} of {pair.resource} in flavor {pair.flavor}"
+        for pair, amount in sorted(held.items())
+    )
 
 
 @check("quota-exceeded", "ClusterQueue", "Workload", COHORTS, momentary=True)

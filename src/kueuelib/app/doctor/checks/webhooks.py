@@ -44,7 +44,7 @@ AUTHORITY, CERTIFICATE = "webhook-authority", "webhook-certificate"
 SOON = 30 * DAY
 
 
-@check("webhook-missing", MUTATING, VALIDATING)
+@check("webhook-missing", MUTATING, VALIDATING, momentary=True)
 def missing(snapshot: Snapshot) -> Iterator[Finding]:
     """Webhooks that are not registered, so that nothing is defaulted or refused."""
     for kind, name in CONFIGURATIONS:
@@ -63,7 +63,7 @@ def missing(snapshot: Snapshot) -> Iterator[Finding]:
         ]
         if lost:
             problem = f"it lacks {', '.join(lost)}"
-            yield Finding(Severity.WARNING, subject, problem, install(snapshot))
+            yield Finding(Severity.WARNING, subject, problem, install(snapshot), (LEADER,))
 
 
 @check(MISDIRECTED, MUTATING, VALIDATING, CRDS.kind, SERVICES.kind)
