@@ -91,6 +91,7 @@ class Installed:
         rest: a client.
         addresses: where the manager listens, as keys of its configuration.
         outside: the configuration of a manager that runs outside of the cluster; None for pods.
+        server: the arguments of `apiserver`.
     """
 
     processes: Processes
@@ -98,6 +99,7 @@ class Installed:
     rest: Rest
     _addresses: Obj = attrs.field(factory=dict)
     outside: Path | None = None
+    server: tuple[str, ...] = ()
     _started: list[Obj] = attrs.field(factory=list)
 
     # ---- what doctor says
@@ -154,12 +156,13 @@ class Installed:
 
     # ---- what is done
 
-    def run(self, command: str, editor: str = "true") -> str:
+    def run(self, command: str, editor: str = "true", refused: str = "") -> str:
         """Runs a command as somebody types it into a shell; what it printed.
 
         Args:
             command: as printed.
             editor: what `kubectl edit` starts.
+            refused: what it says if it fails; empty if it does not.
         """
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         env = {
@@ -177,7 +180,9 @@ class Installed:
             timeout=120,
             check=False,
         )
-        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        said = f"{command}\n{done.stdout}\n{done.stderr}"
+        assert (done.returncode != 0) == bool(refused), said
+        assert refused in done.stderr, said
         self.follow()
         return done.stdout
 
@@ -259,8 +264,13 @@ def _is_of_deployment(obj: Obj) -> bool:
 
 
 @contextmanager
-def installed(folder: Path) -> Iterator[Installed]:
-    """The server obeys roles, resolves our Services, and simulates two nodes."""
+def installed(folder: Path, *options: str) -> Iterator[Installed]:
+    """The server obeys roles, resolves our Services, and simulates two nodes.
+
+    Args:
+        folder: an empty one.
+        options: further ones of the server.
+    """
     visibility = free_port()
     with Processes(folder) as processes:
         cluster = LocalCluster(processes)
@@ -270,8 +280,9 @@ def installed(folder: Path) -> Iterator[Installed]:
             for name, port in ports.items()
             for part in ("--service", f"{SYSTEM}/{name}=127.0.0.1:{port}")
         ]
-        args = ["--port", "0", "--kubeconfig", str(cluster.kubeconfig), "--simulate"]
-        processes.start("apiserver", "apiserver", *args, "--authorization", "rbac", *services)
+        args = ["--kubeconfig", str(cluster.kubeconfig), "--simulate", "--authorization", "rbac"]
+        server = ("apiserver", *args, *services, *(options or ("--port", "0")))
+        processes.start("apiserver", *server)
         processes.wait_for_file(cluster.kubeconfig, "apiserver", READY_SECONDS)
         file = folder / "install.yaml"
         file.write_text(CONFIG)
@@ -283,7 +294,7 @@ def installed(folder: Path) -> Iterator[Installed]:
             "visibilityServer": {"bindAddress": "127.0.0.1", "bindPort": visibility},
         }
         with Rest(cluster.kubeconfig) as rest:
-            one = Installed(processes, cluster, rest, addresses)
+            one = Installed(processes, cluster, rest, addresses, server=server)
             processes.finish(
                 "install",
                 *("install", "--kubeconfig", str(cluster.kubeconfig), "--config", str(file)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import copy
 import json
@@ -14,165 +13,43 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import httpx
 import pytest
 import yaml
 from rest import JOBS, KUEUE, PODS, WORKLOADS, Obj, Rest, eventually, job, queues
-from warm import Processes, kueuelib
+from ward import (
+    ACTIVE,
+    API,
+    BINDINGS,
+    CRDS,
+    DOMAIN,
+    ELASTIC,
+    HOOKS,
+    LEASE,
+    LEASES,
+    MUTATING,
+    OUR_MUTATING,
+    OWN_LEASE,
+    SECRET,
+    SINCE,
+    VERSIONS,
+    Found,
+    Ward,
+    cohort,
+    doctor,
+    groups,
+    lease,
+    micro_time,
+    of_crd,
+    typed,
+    workload,
+)
+from warm import Processes
 
-from kueuelib.api.crd import all_crds
 from kueuelib.api.meta import format_time
-from kueuelib.app.configuration import VisibilityServer, load_configuration
-from kueuelib.app.doctor.examining import Report, examine
+from kueuelib.app.configuration import VisibilityServer
 from kueuelib.app.doctor.finding import all_checks
-from kueuelib.app.doctor.reading import read
 from kueuelib.app.reloading import RESTART_NEEDED
-from kueuelib.runtime.connection import connect
-from kueuelib.testing.background import BackgroundServer
 from kueuelib.testing.processes import READY_SECONDS, LocalCluster
-
-DOMAIN = "kueue.x-k8s.io"
-ELASTIC = {f"{DOMAIN}/elastic-job": "true"}
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-HOOKS = "/apis/admissionregistration.k8s.io/v1"
-MUTATING = f"{HOOKS}/mutatingwebhookconfigurations"
-OUR_MUTATING = f"{MUTATING}/kueue-mutating-webhook-configuration"
-BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-ROLES = BINDINGS.replace("bindings", "s")
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
-API = f"v1beta2.visibility.{DOMAIN}"
-VERSIONS = ("v1beta1", "v1beta2")
-LEASE = "c1f6bfd2.kueue.x-k8s.io"
-SECRET = "/api/v1/namespaces/kueue-system/secrets/kueue-webhook-server-cert"
-ACTIVE = {"type": "Active", "status": "True", "reason": "Ready", "message": "by hand"}
-SINCE = {"lastTransitionTime": "2024-01-01T00:00:00Z"}
-LATER = 120.0
-"""Seconds after which nothing is too young to be reported."""
-Found = set[tuple[str, str]]
-
-
-def doctor(kubeconfig: Path, *args: str) -> subprocess.CompletedProcess[str]:
-    return kueuelib("doctor", *args, "--kubeconfig", kubeconfig)
-
-
-class Ward:
-    """A cluster whose manager was killed, so that nothing mends what a test breaks."""
-
-    def __init__(self, cluster: LocalCluster, rest: Rest) -> None:
-        self.rest, self._kubeconfig = rest, cluster.kubeconfig
-        configuration = load_configuration(cluster.processes.folder / "config.yaml")
-        election = attrs.evolve(configuration.leader_election, leader_elect=True)
-        self.configuration = attrs.evolve(configuration, leader_election=election)
-
-    def report(self) -> Report:
-        async def examined() -> Report:
-            async with await connect(self._kubeconfig) as client:
-                return examine(await read(client, self.configuration, now=time.time() + LATER))
-
-        return asyncio.run(examined())
-
-    def found(self) -> Found:
-        return {(name, str(one.subject)) for name, one in self.report().findings}
-
-    @contextmanager
-    def changed(self, path: str, body: Obj) -> Iterator[None]:
-        """An object with other values; put back as it was, as far as the change went."""
-        before = self.rest.get(path)
-        self.rest.merge(path, body)
-        try:
-            yield
-        finally:
-            self.rest.merge(path, _before(before, body))
-
-    @contextmanager
-    def without(self, path: str) -> Iterator[None]:
-        """A cluster without an object, which is created again."""
-        before = self.rest.get(path)
-        self.rest.delete(path)
-        meta = before["metadata"]
-        kept = {key: meta[key] for key in ("name", "namespace", "labels") if key in meta}
-        before.pop("status", None)
-        try:
-            yield
-        finally:
-            self.rest.create(path.rpartition("/")[0], {**before, "metadata": kept})
-
-    @contextmanager
-    def with_one(self, path: str, obj: Obj) -> Iterator[str]:
-        """A cluster with one more object."""
-        self.rest.create(path, obj)
-        where = f"{path}/{obj['metadata']['name']}"
-        try:
-            yield where
-        finally:
-            self._remove(where)
-
-    def _remove(self, path: str) -> None:
-        """Removes an object, whatever finalizers it has, deleted before or not."""
-        for call in (
-            lambda: self.rest.delete(path),
-            lambda: self.rest.merge(path, {"metadata": {"finalizers": None}}),
-        ):
-            try:
-                call()
-            except httpx.HTTPStatusError as error:
-                if error.response.status_code != 404:
-                    raise
-
-    @contextmanager
-    def cluster_queue(self, name: str, **spec: Any) -> Iterator[None]:
-        """One more ClusterQueue, with the status that a manager would give it."""
-        obj = {**typed("ClusterQueue", name), "spec": {"namespaceSelector": {}, **spec}}
-        with self.with_one(f"{KUEUE}/clusterqueues", obj) as path:
-            self.rest.merge(f"{path}/status", {"status": {"conditions": [{**ACTIVE, **SINCE}]}})
-            yield
-
-
-def _before(before: Any, body: Any) -> Any:
-    """The merge patch that undoes another one."""
-    if not isinstance(body, dict) or not isinstance(before, dict):
-        return before
-    return {key: _before(before.get(key), value) for key, value in body.items()}
-
-
-def typed(kind: str, name: str) -> Obj:
-    return {"apiVersion": f"{DOMAIN}/v1beta2", "kind": kind, "metadata": {"name": name}}
-
-
-def cohort(name: str, parent: str) -> Obj:
-    return {**typed("Cohort", name), "spec": {"parentName": parent}}
-
-
-def workload(name: str, queue: str, count: int = 1, notes: Obj | None = None) -> Obj:
-    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
-    pods = {"name": "main", "count": count, "template": {"spec": {"containers": [container]}}}
-    obj = {**typed("Workload", name), "spec": {"queueName": queue, "podSets": [pods]}}
-    obj["metadata"]["annotations"] = notes or {}
-    return obj
-
-
-def lease(namespace: str, holder: str) -> Obj:
-    spec = {
-        "holderIdentity": holder,
-        "leaseDurationSeconds": 1_000_000,
-        "renewTime": micro_time(),
-    }
-    meta = {"name": LEASE, "namespace": namespace}
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": meta,
-        "spec": spec,
-    }
-
-
-def groups(flavor: str, cpu: str) -> Obj:
-    quota = [{"name": "cpu", "nominalQuota": cpu}]
-    return {
-        "resourceGroups": [
-            {"coveredResources": ["cpu"], "flavors": [{"name": flavor, "resources": quota}]}
-        ]
-    }
 
 
 @pytest.fixture(scope="module")
@@ -247,10 +124,6 @@ def test_a_healthy_cluster_has_nothing_but_hints(
 
 def crd(kind: str) -> str:
     return f"{CRDS}/{kind}.{DOMAIN}"
-
-
-def of_crd(kind: str) -> str:
-    return f"CustomResourceDefinition {kind}.{DOMAIN}"
 
 
 @contextmanager
@@ -350,10 +223,6 @@ def with_lease(ward: Ward, body: Obj) -> Iterator[None]:
         ward.rest.merge(OWN_LEASE, {"spec": {"renewTime": micro_time()}})
         yield
     ward.rest.merge(OWN_LEASE, {"spec": {"renewTime": micro_time()}})
-
-
-def micro_time() -> str:
-    return f"{format_time(time.time())[:-1]}.000000Z"
 
 
 @contextmanager
@@ -478,6 +347,12 @@ def pod(name: str, **meta: Any) -> Obj:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
+def bypassing(name: str) -> Obj:
+    obj = pod(name, labels={f"{DOMAIN}/queue-name": "team"})
+    del obj["spec"]["schedulingGates"]
+    return obj
+
+
 def kept(kind: str, name: str, finalizer: str) -> Obj:
     obj = typed(kind, name)
     obj["metadata"]["finalizers"] = [f"{DOMAIN}/{finalizer}"]
@@ -493,7 +368,6 @@ LOCAL = f"{KUEUE}/namespaces/default/localqueues"
 ACCOUNT = "/api/v1/namespaces/kueue-system/serviceaccounts/kueue-controller-manager"
 NOT_ACTIVE = {**ACTIVE, **SINCE, "status": "False"}
 OLD_VALUES: Obj = {"metadata": {"annotations": {RESTART_NEEDED: "webhook.port"}}}
-OWN_LEASE = f"{LEASES.format('kueue-system')}/{LEASE}"
 CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
     "a kind is not defined": (
         lambda ward: ward.without(crd("provisioningrequestconfigs")),
@@ -630,6 +504,10 @@ CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
         queue_status(reservingWorkloads=7),
         {("assumption-orphaned", "ClusterQueue team")},
     ),
+    "a pod has bypassed the webhook": (
+        lambda ward: ward.with_one(PODS, bypassing("free")),
+        {("pod-unqueued", "Pod default/free")},
+    ),
     "a pod waits for nobody": (
         lambda ward: ward.with_one(PODS, pod("gated")),
         {("pod-gated", "Pod default/gated")},
@@ -714,31 +592,6 @@ def test_before_a_migration_other_things_matter(
     assert done.stdout.startswith("error: AdmissionCheck far (migration-check)")
 
 
-# --- bad input
-
-
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BackgroundServer, Path]]:
-    """A server that obeys roles, without anything of ours."""
-    with BackgroundServer(authorization="rbac") as server:
-        yield server, tmp_path_factory.mktemp("bare")
-
-
-def test_without_our_kinds_each_is_named_with_the_fix(
-    bare: tuple[BackgroundServer, Path],
-) -> None:
-    server, folder = bare
-    done = doctor(server.write_kubeconfig(folder / "admin"), "-o", "json")
-    assert done.returncode == 4, done.stderr
-    report = json.loads(done.stdout)
-    missing = [one for one in report["findings"] if one["check"] == "crd-missing"]
-    assert len(missing) == len(all_crds())
-    assert {one["fix"] for one in missing} == {"kueuelib install"}
-    skipped = {one["check"]: one["why"] for one in report["notChecked"]}
-    assert skipped["queue-inactive"] == "the cluster does not serve the queueing kinds"
-    assert "leader" not in skipped
-
-
 def test_kinds_that_were_not_installed_lack_permissions(
     living: tuple[LocalCluster, Rest], tmp_path: Path
 ) -> None:
@@ -754,46 +607,3 @@ def test_kinds_that_were_not_installed_lack_permissions(
     problems = " ".join(one["problem"] for one in found)
     assert "list, watch, patch, delete trainjobs.trainer.kubeflow.org" in problems
     assert "get clustertrainingruntimes.trainer.kubeflow.org" in problems
-
-
-def test_who_may_read_nothing_gets_one_line(bare: tuple[BackgroundServer, Path]) -> None:
-    server, folder = bare
-    done = doctor(server.write_kubeconfig(folder / "nobody", server.add_user("nobody")))
-    assert (done.returncode, done.stdout) == (1, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("kueuelib: nothing could be checked: ")
-    assert "use a kubeconfig that may list the queueing kinds" in line
-
-
-def test_who_may_read_our_kinds_alone_gets_what_these_tell(
-    bare: tuple[BackgroundServer, Path],
-) -> None:
-    server, folder = bare
-    admin = server.write_kubeconfig(folder / "admin")
-    with Rest(admin) as rest:
-        for definition in all_crds():
-            definition["spec"]["conversion"] = {"strategy": "None"}
-            rest.create(CRDS, definition)
-        rest.create(
-            f"{KUEUE}/clusterqueues", {**typed("ClusterQueue", "q"), "spec": groups("f", "1")}
-        )
-        role = {"name": "reader"}
-        rule = {"apiGroups": [DOMAIN], "resources": ["*"], "verbs": ["get", "list"]}
-        rest.create(ROLES, {"metadata": role, "rules": [rule]})
-        named = {"apiGroup": "rbac.authorization.k8s.io", **role}
-        binding = {
-            "roleRef": {**named, "kind": "ClusterRole"},
-            "subjects": [{**named, "kind": "User"}],
-        }
-        rest.create(BINDINGS, {"metadata": role, **binding})
-    done = doctor(
-        server.write_kubeconfig(folder / "reader", server.add_user("reader")), "-o", "json"
-    )
-    assert done.returncode == 4, done.stderr
-    report = json.loads(done.stdout)
-    found = {one["check"] for one in report["findings"]}
-    assert found == {"flavor-missing", "queue-inactive", "queue-status"}
-    skipped = {one["check"]: one["why"] for one in report["notChecked"]}
-    assert "fits-but-waits" in report["checked"]  # no ClusterQueue selects by labels
-    assert skipped["quota-promised"].startswith("nodes is forbidden")
-    assert skipped["webhook-certificate"].startswith("secrets")

@@ -12,7 +12,7 @@ import pytest
 from place import Place
 from real_plane import lacking, real_cluster
 from rest import KUEUE, WORKLOADS, Rest, condition, eventually, queues
-from test_doctor import DOMAIN, HOOKS, LEASE, doctor, groups, of_crd, typed, workload
+from ward import DOMAIN, HOOKS, LEASE, doctor, groups, of_crd, typed, workload
 from warm import Processes
 
 from kueuelib.api.crd import all_crds

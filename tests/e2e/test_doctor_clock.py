@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from rest import Rest
-from test_doctor import LEASES, doctor, lease
 from test_doctor_alive import REAL, embedded_cluster
+from ward import LEASES, doctor, lease
 
 from kueuelib.api.meta import format_time
 

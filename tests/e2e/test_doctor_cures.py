@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
 import pytest
-from faults import FAULTS, INSTALL, JOBS, LOCAL, Fault, job, typed
+from faults import FAULTS
 from installed import Installed, installed, outside
+from planting import INSTALL, JOBS, LOCAL, Fault, job, typed
 from real_plane import lacking
 from rest import KUEUE, Obj, eventually
 from unusual import UNUSUAL, Unusual
@@ -33,9 +34,6 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
     """A real control plane and a manager outside of it."""
     with outside(tmp_path_factory.mktemp("real")) as cluster:
-        for number, pool in enumerate(FLAVORS):
-            body = {"metadata": {"labels": {POOL: pool}}}
-            cluster.rest.merge(f"/api/v1/nodes/node-{number}", body)
         use(cluster)
         yield cluster
 
@@ -43,6 +41,9 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
 def use(cluster: Installed) -> None:
     """Quota for everything that nodes have, a queue, and a Job that runs."""
     rest = cluster.rest
+    if cluster.outside:
+        for number, pool in enumerate(FLAVORS):
+            rest.merge(f"/api/v1/nodes/node-{number}", {"metadata": {"labels": {POOL: pool}}})
     node = rest.items("/api/v1/nodes")[0]["status"]["allocatable"]
     quota = [{"name": name, "nominalQuota": node[name]} for name in ("cpu", "memory")]
     for name in FLAVORS:
@@ -96,7 +97,7 @@ def cure(cluster: Installed, fault: Fault, command: str) -> None:
         assert fault.decision in f"{finding.problem} {finding.fix}"
         planted = cluster.objects()
         if fault.runs:
-            cluster.run(finding.fix, fault.editor)
+            cluster.run(finding.fix, fault.editor, fault.refused)
         fault.decide(cluster)
         said(cluster, {key: fault.found[key] for key in fault.leaves})
         assert_changed(planted, cluster.objects(), fault.changes)

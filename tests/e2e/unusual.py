@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from faults import (
+from installed import Installed
+from place import EXIT, GROUP, QUEUE, RUN, TOTAL, gates, phase, pod_spec
+from planting import (
     COHORTS,
     DOMAIN,
     HINT,
@@ -45,8 +47,6 @@ from faults import (
     unowned,
     versions,
 )
-from installed import Installed
-from place import EXIT, GROUP, QUEUE, RUN, TOTAL, gates, phase, pod_spec
 from rest import KUEUE, Obj, eventually, is_true
 
 from kueuelib.runtime.webhook.certs import host_names, renewed

@@ -79,7 +79,10 @@ def being_deleted(crd: Obj) -> str:
     if not crd["metadata"].get("deletionTimestamp"):
         return ""
     if crd["spec"]["names"]["kind"] == WORKLOADS.kind:
-        what = "all Workloads, and Pods of groups, are deleted with it as soon as a manager runs"
+        what = (
+            "all Workloads are deleted with it, and the manager that runs, or the next one that "
+            "starts, suspends their Jobs and deletes their Pods"
+        )
     else:
         what = "all its objects are deleted with it"
     return f"this CRD is being deleted, which cannot be cancelled: {what}"

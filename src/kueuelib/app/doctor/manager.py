@@ -121,6 +121,21 @@ def install(snapshot: Snapshot, url: str = "", *, edited: bool = False) -> str:
     return before + " ".join(["kueuelib install", *words])
 
 
+def reinstall(snapshot: Snapshot) -> str:
+    """The command that removes everything, and installs it again in the same way.
+
+    Args:
+        snapshot: the cluster.
+    """
+    space = snapshot.namespace
+    remove = "kueuelib uninstall --force"
+    remove += f" --namespace {space}" if space != MANAGER_NAMESPACE else ""
+    show, piped, again = install(snapshot).partition(" | ")
+    if not piped:
+        return f"{remove} && {show}"
+    return f"{show} > manager.yaml && {remove} && {again.replace('/dev/stdin', 'manager.yaml')}"
+
+
 def _pods(snapshot: Snapshot, deployment: Obj | None) -> Iterator[str]:
     """The options for pods, and what surrounds them, that are not the defaults."""
     spec, plain = (deployment or {}).get("spec") or {}, Deployed()

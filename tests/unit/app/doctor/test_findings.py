@@ -610,7 +610,7 @@ QUEUE = "ClusterQueue cq"
 CASES = [
     (lose_a_definition, "crd-missing", ERROR, f"{CRD} {WORKLOADS}", "Workload is not defined"),
     (delete_a_definition, "crd-terminating", ERROR, f"{CRD} {WORKLOADS}",
-     "all Workloads, and Pods of groups, are deleted with it"),
+     "or the next one that starts, suspends their Jobs and deletes their Pods"),
     (unestablish, "crd-established", ERROR, f"{CRD} {WORKLOADS}", "another kind has the name"),
     (stop_serving, "crd-versions", HINT, f"{CRD} {WORKLOADS}", "v1beta1 is not served"),
     (store_the_old_version, "crd-versions", WARNING, f"{CRD} {WORKLOADS}", "stored in v1beta1"),

@@ -23,6 +23,7 @@ from kueuelib.app.doctor.manager import (
     address_of,
     client_configs,
     install,
+    reinstall,
 )
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.earlier import being_deleted
@@ -63,7 +64,7 @@ def terminating(snapshot: Snapshot) -> Iterator[Finding]:
     installed = list(_installed(snapshot))
     last = f"before a manager starts; then, once the CRD is gone: {install(snapshot)}"
     if len(installed) < len(all_crds()):
-        last = f"then, as other kinds are gone: kueuelib uninstall --force && {install(snapshot)}"
+        last = f"then, as other kinds are gone: {reinstall(snapshot)}"
     for crd, _ in installed:
         problem, name = being_deleted(crd), crd["metadata"]["name"]
         if not problem:
