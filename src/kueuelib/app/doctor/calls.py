@@ -5,8 +5,10 @@ A webhook that hangs takes its whole deadline, so nothing here waits for somethi
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Iterator
+from typing import Any
+
+import anyio
 
 from kueuelib.api import kinds
 from kueuelib.api.meta import Obj, Resource
@@ -37,6 +39,33 @@ _NOT_CALLED = ("failed calling webhook", "conversion webhook")
 def first_line(error: KueuelibError) -> str:
     """What a failure says, without its details."""
     return str(error).splitlines()[0]
+
+
+async def at_once(*calls: Awaitable[Any]) -> list[Any]:
+    """The results of some calls, in their order.
+
+    Args:
+        calls: each is awaited once; an error of one ends the others.
+
+    Raises:
+        KueuelibError: one of them failed.
+    """
+    results: dict[int, Any] = {}
+    errors: list[KueuelibError] = []
+
+    async def finish(number: int, call: Awaitable[Any]) -> None:
+        try:
+            results[number] = await call
+        except KueuelibError as error:
+            errors.append(error)
+            group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        for number, call in enumerate(calls):
+            group.start_soon(finish, number, call)
+    for error in errors:
+        raise error
+    return [results[number] for number in range(len(calls))]
 
 
 async def admission(client: Client, version: str) -> Call | str:
@@ -75,7 +104,7 @@ async def conversions(client: Client, version: str, lists: Lists) -> tuple[Call,
     if lists.unconverted:
         return (Call("conversion", first_line(next(iter(lists.unconverted.values())))),)
     tried = [_conversion(client, *one) for one in _converted(lists, version)] if version else []
-    made = [call for call in await asyncio.gather(*tried) if call is not None]
+    made = [call for call in await at_once(*tried) if call is not None]
     return tuple([call for call in made if call.error][:1] or made[-1:])
 
 
@@ -98,9 +127,7 @@ def _converted(lists: Lists, version: str) -> Iterator[tuple[Resource, Obj]]:
 async def _conversion(client: Client, resource: Resource, spec: Obj) -> Call | None:
     """Makes the API server convert an object; None if the caller may not."""
     listing = client.list(resource, limit=1, timeout=_CALL_SECONDS)
-    refusal, failure = await asyncio.gather(
-        _error_of(_tried(client, resource, spec)), _error_of(listing)
-    )
+    refusal, failure = await at_once(_error_of(_tried(client, resource, spec)), _error_of(listing))
     if refusal is None or is_unconverted(refusal) or isinstance(refusal, TransportError):
         return Call("conversion", _failure(refusal))
     # The answer to the list may come from the API server's cache, which is better than none.

@@ -5,7 +5,6 @@ Besides GET and LIST it sends access reviews and dry runs, which are not stored.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 
 import anyio
@@ -17,7 +16,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.api.names import MANAGED_LABEL, QUEUE_LABEL
 from kueuelib.app.configuration import CONFIG_MAP, Configuration
 from kueuelib.app.deployment import DASHBOARDS, MONITOR
-from kueuelib.app.doctor.calls import NOT_SERVED, admission, conversions, first_line
+from kueuelib.app.doctor.calls import NOT_SERVED, admission, at_once, conversions, first_line
 from kueuelib.app.doctor.snapshot import (
     BYPASSING,
     CALLS,
@@ -90,7 +89,7 @@ async def read(
         calls = before.unseen.get(CALLS) or tuple(before.calls)
         reviews = before.unseen.get(PERMISSIONS) or tuple(before.reviews)
     else:  # all at once: a webhook that hangs takes its whole deadline
-        (lists, converted), called, reviews = await asyncio.gather(
+        (lists, converted), called, reviews = await at_once(
             _converted_lists(client, version, configuration),
             admission(client, version),
             _reviews(client, configuration, own=own),
