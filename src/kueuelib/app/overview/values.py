@@ -64,12 +64,12 @@ class Place:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits or runs here, nothing is lent, and nothing is wrong."""
+        """Whether nothing waits or runs here, and nothing is wrong; others may use its quota."""
         return not (
             self.waiting
             or self.running
             or self.problem
-            or any(use.own or use.borrowed or use.lent or use.waiting for use in self.uses)
+            or any(use.own or use.borrowed or use.waiting for use in self.uses)
         )
 
 

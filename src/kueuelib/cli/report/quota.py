@@ -80,9 +80,10 @@ def _folded(name: str, places: Sequence[Place], *, more: bool) -> Part:
 
 
 def _owned(place: Place) -> str:
-    """A place with its quota."""
+    """A place with its quota, and how much of it others use."""
     quota = (
         f"{use.pair.flavor}: {amount(use.pair, use.nominal)} {use.pair.resource}"
+        f"{f', {amount(use.pair, use.lent)} of it lent' if use.lent else ''}"
         for use in place.uses
         if use.nominal
     )

@@ -180,6 +180,15 @@ def test_idle_queues_and_idle_trees_are_counted_and_named() -> None:
     ]
 
 
+def test_an_idle_queue_that_lends_says_so_in_the_row_that_it_shares() -> None:
+    root = parsed(text_of(facts(world(waiting=0)), 0))
+    _, *shown = rows(root, "tree/company")
+    assert [row[0].partition(",")[0] for row in shown[:-1]] == ["cohort company", "a"]
+    assert shown[-1] == [
+        "1 more queue: nothing waits, nothing runsb: f: 4 cpu, 2 of it lent",
+    ]
+
+
 def test_a_quota_of_nothing_has_no_row_of_zeros() -> None:
     queue = make_cluster_queue("a", {"f": {"cpu": 4}, "g": {"cpu": 0}}, cohort="company")
     found = world().with_flavor(make_flavor("g")).with_cluster_queue(queue)
