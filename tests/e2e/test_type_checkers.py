@@ -177,3 +177,30 @@ def test_fields_of_a_typed_job_have_types_and_a_misspelt_one_is_an_error(
     shown = re.findall(r'(?:Revealed type is|Type of .* is) "(.*)"$', said, re.MULTILINE)
     assert shown == ["int", "dict[str, Any]"], said
     assert re.search('error: .*"replica"', said), said
+
+
+WAITER = """
+from kueuelib.runtime import Client, Obj, ObjectKey, kinds
+from kueuelib.testing import eventually
+
+
+async def waits(client: Client, found: dict[str, Obj]) -> None:
+    async def look() -> Obj | None:
+        return found.get("one") or await client.get(kinds.PODS, ObjectKey("default", "one"))
+
+    later: Obj = await eventually(look)
+    now: Obj = await eventually(lambda: found.get("one"))
+    count: int = await eventually(lambda: len(found))
+    print(later["metadata"], now["metadata"], count)
+    reveal_type(await eventually(look))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("checker", ["mypy", "basedpyright"])
+def test_a_wait_for_an_optional_value_returns_the_value(
+    checker: str, tmp_path: Path, python: Path
+) -> None:
+    said = checked(checker, "from_kubernetes_asyncio/queued.py", WAITER, tmp_path, python)
+    assert "error" not in said.replace("0 errors", ""), said
+    assert re.search(r'is "(builtins\.)?dict\[[^|]*\]"', said), said

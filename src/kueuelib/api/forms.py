@@ -35,9 +35,15 @@ def raw_of(given: Mapping[str, Any] | Typed) -> Obj:
     Models below the metadata are left: `encode_json` knows them, and `without_models`.
 
     Raises:
-        ConfigError: it is not an object.
+        ConfigError: it is not an object, or what the `to_dict()` of a model returns.
         InvalidObject: a value in it has no form in JSON.
     """
+    if isinstance(given, Mapping) and "api_version" in given and "apiVersion" not in given:
+        raise ConfigError(
+            f"a {given.get('kind') or 'dict'} with the key api_version",
+            "is not in the form of the API, so the API server would drop fields",
+            "give the model itself, or encode(model), instead of model.to_dict()",
+        )
     if type(given) is dict and type(given.get("metadata")) is dict:
         return given
     if isinstance(given, Mapping):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import attrs
 
 from kueuelib.api.patterns import QUALIFIED
-from kueuelib.api.struct import NOTHING, Struct, Time, wire
+from kueuelib.api.struct import NOTHING, Struct, Time, frozen, wire
 from kueuelib.errors import ConfigError
 
 Obj = dict[str, Any]
@@ -233,7 +233,7 @@ def is_true(obj: Mapping[str, Any] | KubeObject, type: str) -> bool:
     return bool(find_condition(conditions, type).get("status") == "True")
 
 
-@attrs.frozen
+@frozen
 class OwnerReference(Struct):
     """The owner of an object."""
 
@@ -245,7 +245,7 @@ class OwnerReference(Struct):
     block_owner_deletion: bool = False
 
 
-@attrs.frozen
+@frozen
 class ObjectMeta(Struct):
     """The metadata that every object has.
 
@@ -272,7 +272,7 @@ class ObjectMeta(Struct):
         return next((ref for ref in self.owner_references if ref.controller), None)
 
 
-@attrs.frozen
+@frozen
 class KubeObject(Struct):
     """An object with metadata; subclasses name their `resource`."""
 
@@ -314,7 +314,7 @@ class KubeObject(Struct):
         return self.metadata.uid
 
 
-@attrs.frozen
+@frozen
 class Condition(Struct):
     """One observation about an object (`metav1.Condition`).
 
@@ -357,7 +357,7 @@ class Condition(Struct):
         return self.status == "True"
 
 
-@attrs.frozen
+@frozen
 class ConditionedStatus(Struct):
     """The base of a status with conditions.
 
@@ -370,7 +370,7 @@ class ConditionedStatus(Struct):
     conditions: tuple[Condition, ...] = attrs.field(default=(), metadata=wire(keys=("type",)))
 
 
-@attrs.frozen
+@frozen
 class LabelSelectorRequirement(Struct):
     """One expression of a label selector.
 
@@ -385,7 +385,7 @@ class LabelSelectorRequirement(Struct):
     values: tuple[str, ...] = attrs.field(default=(), metadata=wire(kind="atomic"))
 
 
-@attrs.frozen
+@frozen
 class LabelSelector(Struct):
     """Which labels match; an empty selector matches everything, None matches nothing.
 

@@ -65,16 +65,24 @@ def _away_from_zero(amount: int, unit: int) -> int:
     return -(-amount // unit) if amount >= 0 else amount // unit
 
 
+def _check_nanos(_: Any, __: Any, given: Any) -> None:
+    if not isinstance(given, int):
+        fix = f"write Quantity.parse({given!r})"
+        raise InvalidQuantity(f"Quantity({given!r}): the argument is a number of nano units; {fix}")
+
+
 @attrs.frozen(order=True)
 class Quantity:
     """An exact amount; equal, ordered and hashed by value, whatever its format.
+
+    `Quantity.parse("1Gi")` and `Quantity.of(3)` make one.
 
     Attributes:
         nanos: the amount in units of 10^-9.
         format: the family of suffixes used for printing.
     """
 
-    nanos: int
+    nanos: int = attrs.field(validator=_check_nanos)
     format: Format = attrs.field(default="DecimalSI", eq=False, order=False)
 
     @classmethod

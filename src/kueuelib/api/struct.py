@@ -55,18 +55,30 @@ else:
             maybe_cls: the class; None when the decorator is called with options.
             options: those of `attrs.define`, such as `kw_only=True`.
 
+        An assignment raises `FrozenInstanceError`, which names the way to a changed copy.
+
         Raises:
             ConfigError: a field without a default follows one that has a default.
         """
         if maybe_cls is None:
             return lambda cls: frozen(cls, **options)
         try:
-            return attrs.frozen(maybe_cls, **options)
+            made = attrs.frozen(maybe_cls, **options)
         except ValueError as error:
             misplaced = _misplaced(maybe_cls)
             if misplaced is None:
                 raise
             raise misplaced from error
+        made.__setattr__ = made.__delattr__ = _refuse_change
+        return made
+
+
+def _refuse_change(value: Any, name: str, *_: Any) -> None:
+    cls = type(value).__name__
+    copy = "value.evolve(" if isinstance(value, Struct) else "attrs.evolve(value, "
+    error = attrs.exceptions.FrozenInstanceError()
+    error.args = (f"{cls}.{name} cannot be set; use the copy that {copy}{name}=...) returns",)
+    raise error
 
 
 def _misplaced(cls: type) -> ConfigError | None:
@@ -111,7 +123,7 @@ def _as_field(cls: type, name: str) -> attrs.Attribute[Any] | None:
     return field
 
 
-@attrs.frozen
+@frozen
 class Struct:
     """A typed piece of an API object.
 

@@ -269,7 +269,9 @@ class Client:
         Args:
             resource: the kind.
             key: the object.
-            body: the patch; for `APPLY` the owned fields, with `apiVersion` and `kind`.
+            body: the patch; for `APPLY` the owned fields, with `apiVersion` and `kind`. An
+                object that the server returned may be applied again: its `managedFields`, which
+                the server writes, are not sent.
             patch_type: how the body is to be understood.
             subresource: for example `status`.
             field_manager: who owns the fields that are applied.
@@ -282,6 +284,8 @@ class Client:
         params = self._write_params(dry_run, field_manager)
         if force:
             params.append(("force", "true"))
+        if patch_type is PatchType.APPLY and not isinstance(body, Sequence):
+            body = queries.without_managed_fields(raw_of(body))
         verb = "apply" if patch_type is PatchType.APPLY else "patch"
         sent = {"body": body, "content_type": queries.content_type_of(patch_type)}
         path = object_path(resource, key, subresource)

@@ -44,6 +44,18 @@ def content_type_of(given: object) -> str:
     return given.value
 
 
+def without_managed_fields(obj: Obj) -> Obj:
+    """An object as it can be applied: `managedFields` are refused there, though answers have them.
+
+    Everything else is sent. A `resourceVersion` protects changes that others made meanwhile.
+    """
+    meta = obj.get("metadata")
+    if not isinstance(meta, dict) or "managedFields" not in meta:
+        return obj
+    sent = {name: value for name, value in meta.items() if name != "managedFields"}
+    return {**obj, "metadata": sent}
+
+
 @attrs.frozen
 class ObjectList:
     """One page of a list.

@@ -67,11 +67,11 @@ def observed() -> Iterator[Context]:
 
 
 @overload
-async def eventually(look: Callable[[], Awaitable[T]], within: float = 30.0) -> T: ...
+async def eventually(look: Callable[[], Awaitable[T | None]], within: float = 30.0) -> T: ...
 
 
 @overload
-async def eventually(look: Callable[[], T], within: float = 30.0) -> T: ...
+async def eventually(look: Callable[[], T | None], within: float = 30.0) -> T: ...
 
 
 async def eventually(look: Callable[[], Any], within: float = 30.0) -> Any:

@@ -109,3 +109,9 @@ def test_scheduling_counts_in_the_unit_of_the_resource(resource, text, amount, p
 def test_amounts_that_the_api_cannot_hold_are_cut_to_the_largest_one():
     assert format_amount("pods", 2**70) == str(MAX_AMOUNT)
     assert format_amount("pods", -(2**70)) == str(-MAX_AMOUNT)
+
+
+@pytest.mark.parametrize("text", ["1Gi", 1.5])
+def test_a_text_instead_of_nano_units_is_refused_with_the_call_that_parses_it(text: object) -> None:
+    with pytest.raises(InvalidQuantity, match=rf"write Quantity.parse\({text!r}\)"):
+        Quantity(text)  # type: ignore[arg-type]

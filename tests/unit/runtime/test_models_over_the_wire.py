@@ -18,7 +18,7 @@ from kubernetes_asyncio import watch
 from kueuelib import submit
 from kueuelib.api.kinds import VALIDATING_WEBHOOKS
 from kueuelib.controllers.webhooks import by_url
-from kueuelib.errors import ConfigError, Invalid, LeadershipLost, NotFound
+from kueuelib.errors import ConfigError, Conflict, Invalid, LeadershipLost, NotFound
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime import (
     Cache,
@@ -29,6 +29,7 @@ from kueuelib.runtime import (
     ObjectKey,
     Operator,
     PatchType,
+    decode,
     key_of,
     kinds,
 )
@@ -548,3 +549,25 @@ async def test_what_belongs_to_the_connection_is_refused(client: Client) -> None
     api.set_default_header("Impersonate-User", "boss")
     with pytest.raises(ConfigError, match="the header impersonate-user: cannot be set for one"):
         await k8s.CoreV1Api(api).list_namespace()
+
+
+async def test_the_dict_of_a_model_is_refused_before_it_loses_fields(client: Client) -> None:
+    meta = k8s.V1ObjectMeta(name="one", namespace="default")
+    model = k8s.V1ConfigMap(metadata=meta, binary_data={"a": "aGVsbG8="})
+    for write in (client.create, client.replace, client.apply):
+        with pytest.raises(ConfigError, match=r"api_version.* give the model itself, or encode"):
+            await write(kinds.CONFIG_MAPS, model.to_dict())
+    assert (await client.create(kinds.CONFIG_MAPS, model))["binaryData"] == {"a": "aGVsbG8="}
+
+
+async def test_what_the_server_returned_can_be_applied_again(client: Client) -> None:
+    new = kinds.CONFIG_MAPS.new("one", "default", data={"a": "a"})
+    made = await client.create(kinds.CONFIG_MAPS, new)
+    assert made["metadata"]["managedFields"]
+    again = await client.apply(kinds.CONFIG_MAPS, {**made, "data": {"a": "b"}})
+    assert again["data"] == {"a": "b"}
+    model = decode(k8s.V1ConfigMap, again)
+    same = await client.patch(kinds.CONFIG_MAPS, key_of(again), model, PatchType.APPLY)
+    assert same["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"]
+    with pytest.raises(Conflict, match="has been modified"):
+        await client.apply(kinds.CONFIG_MAPS, made)

@@ -193,6 +193,9 @@ def combine(first: PodSetInfo, second: PodSetInfo) -> PodSetInfo:
 def merge(template: Obj, info: PodSetInfo) -> None:
     """Add what an info brings to a template, in place.
 
+    The template, its metadata and its spec remain the same dicts. The four fields that an info can
+    bring, such as `labels`, get new values: dicts and lists that others hold do not change.
+
     Raises:
         InvalidJob: the template cannot be read; it is left as it was.
         InvalidPodSetUpdate: the template gives a key another value; it is left as it was.
@@ -331,7 +334,7 @@ def _put(
         ("spec", "nodeSelector", dict(selector)),
         ("spec", "tolerations", [copied(entry) for entry in tolerations]),
     ):
-        entries = template.get(section) or {}
+        entries = {} if template.get(section) is None else template[section]
         if value:
             template[section] = entries
             entries[field] = value

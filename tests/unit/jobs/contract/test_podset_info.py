@@ -160,6 +160,16 @@ def test_the_same_value_is_no_contradiction():
     assert template == {"spec": {"nodeSelector": {"a": "1"}, "tolerations": [SPOT]}}
 
 
+@pytest.mark.parametrize("labels", [{}, {"a": "b"}])
+def test_merging_keeps_the_dicts_of_the_template_and_changes_none_that_others_hold(labels):
+    meta = {"labels": labels} if labels else {}
+    template = {"metadata": meta, "spec": {}}
+    podset_info.merge(template, PodSetInfo("main", labels={"c": "d"}))
+    assert template["metadata"] is meta
+    assert meta == {"labels": {**labels, "c": "d"}}
+    assert "c" not in labels
+
+
 def test_restoring_what_is_there_changes_nothing():
     template = {"metadata": {"labels": {}}, "spec": {"containers": []}}
     assert podset_info.restore(template, PodSetInfo("main")) is False
