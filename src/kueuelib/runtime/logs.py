@@ -4,8 +4,8 @@ Lines go where the program wants them: through structlog where it called `struct
 through the standard library's loggers `kueuelib.<component>` where it did not. A program that has
 no wish of its own calls `configure`: JSON, or lines for people.
 
-A recurring problem is logged once a minute, with a count, unless the level is `debug`: see
-`kueuelib.runtime.quiet`.
+A recurring problem is logged once a minute, with a count, unless the level is `debug` or the
+program has processors of its own: see `kueuelib.runtime.quiet`.
 
 Values bound with `structlog.contextvars` appear in every line of the same task. `run_of` binds the
 run of a controller: its name, the key, and an id.
@@ -68,20 +68,35 @@ def get_logger(component: str, **bound: Any) -> FilteringBoundLogger:
     It asks how lines are written for each of them, so that it may be made before the program
     configures structlog or logging.
     """
-    fitting: Any = partial(_fitting, component)
+    spared: list[OncePerMinute] = []  # of this logger: a test sees no lines left out for another
+    fitting: Any = partial(_fitting, component, spared)
     made: FilteringBoundLogger = structlog.wrap_logger(
         None, wrapper_class=fitting, component=component, **bound
     )
     return made
 
 
-def _fitting(component: str, wrapped: Any, processors: Any, context: Any) -> Any:
+def _fitting(
+    component: str, spared: list[OncePerMinute], wrapped: Any, processors: Any, context: Any
+) -> Any:
     """The logger that the program's configuration asks for."""
     if structlog.is_configured():
         kind = structlog.get_config()["wrapper_class"]
         return kind(wrapped, processors=processors, context=context)
     wrapped = logging.getLogger(f"kueuelib.{component}")
-    return structlog.stdlib.BoundLogger(wrapped, processors=_PLAIN, context=context)
+    steps = _PLAIN
+    if not wrapped.isEnabledFor(logging.DEBUG):
+        if not spared:
+            spared.append(OncePerMinute(partial(_log_later, wrapped)))
+        steps = [*_PLAIN[:-1], spared[0], _PLAIN[-1]]
+    return structlog.stdlib.BoundLogger(wrapped, processors=steps, context=context)
+
+
+def _log_later(logger: logging.Logger, event: Event) -> None:
+    """Log a line that was left out before."""
+    level = LEVELS[event["level"]]
+    args, keywords = _to_record(None, "", {**event})
+    logger.log(level, *args, **keywords)
 
 
 def _to_record(_: Any, __: str, event: MutableMapping[str, Any]) -> Any:
@@ -90,7 +105,7 @@ def _to_record(_: Any, __: str, event: MutableMapping[str, Any]) -> Any:
         "exc_info": event.pop("exc_info", None),
         "stack_info": event.pop("stack_info", None),
     }
-    del event["component"]  # it is the name of the logger
+    del event["component"], event["level"]  # the logger and the record have them
     words = [str(event.pop("event", "")), *(f"{key}={value}" for key, value in event.items())]
     return ("%s", " ".join(words)), {**keywords, "stacklevel": 4}
 
@@ -98,6 +113,7 @@ def _to_record(_: Any, __: str, event: MutableMapping[str, Any]) -> Any:
 _PLAIN: Sequence[Any] = (
     structlog.stdlib.filter_by_level,
     structlog.contextvars.merge_contextvars,
+    structlog.processors.add_log_level,
     _to_record,
 )
 

@@ -13,6 +13,7 @@ from kueuelib.runtime.logs import (
     get_logger,
     run_of,
 )
+from kueuelib.runtime.quiet import OncePerMinute
 
 
 @pytest.fixture(autouse=True)
@@ -173,3 +174,37 @@ def test_the_lines_of_an_author_have_the_level_of_the_program(level, heard):
     assert len(lines) == heard
     assert '"controller":"greetings"' in lines[-1]
     assert '"key":"ns/name"' in lines[-1]
+
+
+def test_a_recurring_problem_is_one_line_for_the_handlers_of_a_program_unless_they_want_all(caplog):
+    log, other = get_logger("thing"), get_logger("thing")
+    for number in range(11):
+        log.error("failed", error=f"no {number}", key=number)
+        log.info("done", error="")
+    other.error("failed", error="no 1")
+    assert [each.getMessage() for each in caplog.records] == [
+        "failed error=no 0 key=0",
+        "failed error=no 1",
+    ]
+    assert {each.levelname for each in caplog.records} == {"ERROR"}
+    caplog.clear()
+    with caplog.at_level("DEBUG"):
+        for number in range(3):
+            log.error("failed", error=f"no {number}")
+    assert len(caplog.records) == 3
+
+
+def test_lines_that_were_left_out_are_counted_a_minute_later(caplog, monkeypatch):
+    waiting = set()
+    monkeypatch.setattr(OncePerMinute, "_wait", lambda sparing: waiting.add(sparing.finish))
+    log = get_logger("thing")
+    for _ in range(4):
+        log.warning("failed", error="no")
+    (finish,) = waiting
+    finish()
+    assert [each.getMessage() for each in caplog.records] == [
+        "failed error=no",
+        "failed error=no left_out=2",
+    ]
+    assert caplog.records[-1].levelname == "WARNING"
+    assert caplog.records[-1].name == "kueuelib.thing"

@@ -318,3 +318,22 @@ async def test_a_call_that_no_server_could_answer_is_refused_at_once(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         await call(client)
+
+
+async def test_a_permanent_error_is_one_line_and_not_one_for_each_retry(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = Operator("things")
+    calls: list[str] = []
+
+    @app.reconciles(Thing)
+    async def reconcile(found: Thing, context: Context) -> None:
+        calls.append(found.name)
+        raise ValueError(f"attempt {len(calls)}")
+
+    async with running(app, client):
+        await client.of(Thing).create(Thing.new("one", "default"))
+        await eventually(lambda: len(calls) > 5)
+    failures = [each for each in caplog.records if "reconciliation failed" in each.getMessage()]
+    assert len(failures) == 1
+    assert failures[0].exc_info
