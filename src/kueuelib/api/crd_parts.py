@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, Final
 
 import attrs
@@ -12,6 +14,16 @@ from kueuelib.api.meta import Obj, Resource
 
 CONVERSION_PATH: Final = "/convert"
 """Where conversion webhooks are served, unless an operator has several kinds with versions."""
+_STEP: Final = re.compile(
+    r"\.(?P<field>[A-Za-z_][\w-]*)|\['(?P<quoted>[^'\\]+)'\]|(?P<inner>\[[^\]]*\])"
+)
+"""A step of a JSON path: a field, or the items of a list."""
+_TEXT: Final = re.compile(
+    r"""r?(\"{3}.*?\"{3}|'{3}.*?'{3}|"(\\.|[^"\\])*"|'(\\.|[^'\\])*')""", re.DOTALL
+)
+"""A text in CEL."""
+_CHAIN: Final = re.compile(r"(?<![\w.])(?:self|oldSelf)((?:\s*\.\s*[A-Za-z_]\w*)+)(?P<call>\s*\()?")
+"""The fields of an object in CEL; if a call follows, its last name is that of the function."""
 
 
 @attrs.frozen
@@ -148,3 +160,56 @@ def node(schema: Obj, path: str) -> Obj:
         elif step:
             schema = schema["properties"][step]
     return schema
+
+
+def unknown_field(schema: Mapping[str, Any], path: str) -> str:
+    """What is wrong with a JSON path such as `.spec.size`; empty if nothing can be said.
+
+    Args:
+        schema: of the object.
+        path: where its steps are not fields of the schema, or items, the rest is not checked.
+    """
+    if path[:1] not in (".", "[", "{", "$"):
+        return f"{path} does not begin with a dot: write .{path}"
+    place, at = schema, 0
+    while step := _STEP.match(path, at):
+        if step["inner"]:
+            place = place.get("items") or place.get("additionalProperties") or {}
+        elif problem := _no_property(place, step["field"] or step["quoted"], path[:at]):
+            return problem
+        else:
+            place = place.get("properties", {}).get(step["field"] or step["quoted"], {})
+        if not isinstance(place, Mapping):
+            break
+        at = step.end()
+    return ""
+
+
+def unknown_names(schema: Mapping[str, Any], cel: str) -> Iterator[str]:
+    """What is wrong with the fields that an expression in CEL names.
+
+    Args:
+        schema: at the place of the rule.
+        cel: whether it can be parsed is not checked.
+    """
+    for chain in _CHAIN.finditer(_TEXT.sub('""', cel)):
+        *names, last = re.findall(r"\w+", chain[1])
+        place, path = schema, "self"
+        for name in names if chain["call"] else [*names, last]:
+            if "__" in name:  # escaped, such as `__namespace__`
+                break
+            if problem := _no_property(place, name, path):
+                yield problem
+                break
+            path = f"{path}.{name}"
+            place = place.get("properties", {}).get(name, {})
+
+
+def _no_property(schema: Mapping[str, Any], name: str, path: str) -> str:
+    """Why a schema has no such property; empty if it has, or lists none."""
+    properties = schema.get("properties")
+    if not properties or name in properties or schema.get("x-kubernetes-preserve-unknown-fields"):
+        return ""
+    near = get_close_matches(name, properties, 1) or sorted(properties)
+    words = "did you mean" if len(near) == 1 else "the fields are"
+    return f"{path}.{name} is not a field; {words} {', '.join(near)}{'?' * (len(near) == 1)}"

@@ -15,7 +15,7 @@ Types give the shape of the schema, `wire` metadata its limits, and docstrings t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import attrs
@@ -26,6 +26,8 @@ from kueuelib.api.crd_parts import (
     Rule,
     assembled,
     node,
+    unknown_field,
+    unknown_names,
     version_entry,
     webhook_conversion,
 )
@@ -114,7 +116,8 @@ def crd(
         a decorator that gives the class its `resource` and its `definition`.
 
     Raises:
-        ConfigError: a name is not valid, or a field cannot be expressed in a schema.
+        ConfigError: a name is not valid, a field cannot be expressed in a schema, or a column, a
+            rule or a selectable path names a field that the class does not have.
         TypeError: the class is not an attrs class.
     """
 
@@ -140,11 +143,10 @@ def crd(
         )
         for other in versions:
             other.cls.resource = resource.at(other.name)
-        _check_schema(cls)
-        for other in versions:
-            _check_schema(other.cls)
-        for rule in rules:
-            _known_place(definition, rule)
+        _check_names(
+            definition,
+            {version: _schema(cls), **{other.name: _schema(other.cls) for other in versions}},
+        )
         return cls
 
     return decorate
@@ -290,23 +292,44 @@ def _check(resource: Resource, versions: Sequence[str]) -> None:
         )
 
 
-def _check_schema(cls: type[KubeObject]) -> None:
-    """Refuse a field without schema while the traceback still leads to the class."""
+def _schema(cls: type[KubeObject]) -> Obj | None:
+    """The schema of a class; None if it names a class that may be defined later.
+
+    Raises:
+        ConfigError: a field has no schema; the traceback still leads to the class.
+    """
     try:
-        object_schema(cls, derived=True)
+        return object_schema(cls, derived=True)
     except ConfigError as error:
-        if not isinstance(error.__cause__, NameError):  # a class that may be defined later
+        if not isinstance(error.__cause__, NameError):
             raise
+        return None
 
 
-def _known_place(definition: Definition, rule: Rule) -> None:
-    try:
-        node(object_schema(definition.cls), rule.at)
-    except (KeyError, TypeError) as error:
-        if rule.version not in ("", definition.resource.version):
-            return
-        raise ConfigError(
-            f"@crd {definition.resource.kind}",
-            f"a rule is for {rule.at}, which is not in the schema",
-            "write the JSON path of a field, for example spec.items[]",
-        ) from error
+def _check_names(definition: Definition, schemas: Mapping[str, Obj | None]) -> None:
+    """Refuse rules, columns and selectable paths with fields that the schemas do not have."""
+    subject = f"@crd {definition.resource.kind}"
+    for rule in definition.rules:
+        for version, schema in schemas.items():
+            if schema is None or rule.version not in ("", version):
+                continue
+            try:
+                place = node(schema, rule.at)
+            except (KeyError, TypeError) as error:
+                raise ConfigError(
+                    subject,
+                    f"a rule is for {rule.at}, which is not in the schema of {version}",
+                    "write the JSON path of a field, for example spec.items[]",
+                ) from error
+            for problem in unknown_names(place, rule.cel):
+                where = f"{rule.at or 'the object'} in {version}"
+                raise ConfigError(subject, f"rule {rule.cel!r} for {where}", problem)
+    stored = schemas[definition.resource.version]
+    if stored is None:
+        return
+    paths = [(f"column {each.name!r}", each.path) for each in definition.columns]
+    paths += [("selectable", path) for path in definition.selectable]
+    for what, path in paths:
+        problems = [unknown_field(schema, path) for schema in schemas.values() if schema]
+        if all(problems):
+            raise ConfigError(subject, f"{what}: {path}", problems[0])

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from kueuelib.api.crd import to_yaml
-from kueuelib.api.kinds import MANAGER_NAMESPACE
-from kueuelib.api.meta import Obj
+from kueuelib.api.kinds import CRDS, MANAGER_NAMESPACE
+from kueuelib.api.meta import Obj, copied
 from kueuelib.app.check_manifests import check_manifests, check_plugin_manifests
 from kueuelib.app.deployment import checked_image
 from kueuelib.app.installation import checked_url
@@ -30,11 +30,26 @@ def run(
     """Prints the objects that an operator, integrations or checks need in a cluster.
 
     Raises:
-        ConfigError: there is nothing to run, an option does not fit, or the URL is not valid.
+        ConfigError: there is nothing to run, an option does not fit, the URL is not valid, or an
+            API server would refuse a definition.
     """
     image, url = checked_image(image), checked_url(webhook_url)
     objects = _manifests(references, namespace, image, url, plugin=plugin)
+    _check_definitions(objects)
     sys.stdout.write("---\n".join(to_yaml(obj) for obj in objects))
+
+
+def _check_definitions(objects: Sequence[Obj]) -> None:
+    """Refuse what an API server would, for example a rule that is not CEL."""
+    for obj in objects:
+        if obj["kind"] == CRDS.kind:
+            from kueuelib.embedded.registry.crd_rules import CrdRules
+
+            rules, definition = CrdRules(), copied(obj)
+            rules.default(definition)
+            for error in rules.validate_create(definition):
+                name = f"CustomResourceDefinition {obj['metadata']['name']}"
+                raise ConfigError(name, str(error), "correct @crd or the class")
 
 
 def _manifests(

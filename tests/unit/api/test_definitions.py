@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import attrs
 import pytest
+from attrs.exceptions import FrozenInstanceError
 
 from kueuelib.api.codec import decode, encode
 from kueuelib.api.crd_parts import Column, Rule
@@ -77,7 +78,7 @@ def from_stored(new: Widget) -> OldWidget:
     plural="widgets",
     short_names=["wd"],
     columns=[Column("Owner", ".spec.owner")],
-    rules=[Rule("spec", "self.owner != 'root'", "choose another owner")],
+    rules=[Rule("spec", "self.owner != 'root'", "choose another owner", version="v1")],
     versions=[Version("v1alpha1", OldWidget, to_stored, from_stored)],
 )
 @attrs.frozen(kw_only=True)
@@ -380,3 +381,103 @@ def test_a_dataclass_is_refused_with_the_decorator_to_use() -> None:
     made = dataclasses.dataclass(kw_only=True)(fields_of(KubeObject, spec=attrs.NOTHING))
     with pytest.raises(TypeError, match="Gear is a dataclass: put @frozen of kueuelib.runtime bel"):
         crd("example.com", "v1", plural="gears")(made)
+
+
+# ---- names of fields ----------------------------------------------------------------------------
+
+ELSE = "; did you mean owner?"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"columns": [Column("Who", ".spec.ownr")]},
+            f"column 'Who': .spec.ownr; .spec.ownr {ELSE}",
+        ),
+        (
+            {"columns": [Column("Who", "spec.owner")]},
+            "does not begin with a dot: write .spec.owner",
+        ),
+        ({"columns": [Column("Disk", ".spec.disks[0].sise")]}, "[0].sise ; did you mean size?"),
+        ({"columns": [Column("X", ".spec['ownr']")]}, f".spec.ownr {ELSE}"),
+        ({"columns": [Column("X", ".state.since")]}, ".state ; did you mean status?"),
+        ({"selectable": [".spec.ownr"]}, f"selectable: .spec.ownr; .spec.ownr {ELSE}"),
+        ({"rules": [Rule("spec", "self.ownr != ''", "m")]}, f"for spec in v1; self.ownr {ELSE}"),
+        ({"rules": [Rule("", "self.spec.ownr == 'x'", "m")]}, f"self.spec.ownr {ELSE}"),
+        ({"rules": [Rule("spec", "oldSelf.paused || has(self.ownr)", "m")]}, f"self.ownr {ELSE}"),
+        (
+            {"rules": [Rule("spec.disks[]", "self.zz", "m")]},
+            "self.zz ; the fields are kind, size",
+        ),
+    ],
+)
+def test_a_field_that_the_class_does_not_have_is_named_with_the_nearest(
+    options: Any, said: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        crd("example.com", "v1", plural="widgets", **options)(copy_of_widget())
+    assert said.replace(" ;", " is not a field;") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"columns": [Column("A", ".status.conditions[?(@.type=='Ready')].status")]},
+        {"columns": [Column("A", ".metadata.creationTimestamp", "date")]},
+        {"columns": [Column("A", ".spec.extraConfig.anything.below")]},
+        {"columns": [Column("A", ".spec.disks[*].size")]},
+        {"columns": [Column("A", "{.spec.owner}")]},
+        {"rules": [Rule("spec", "self.owner.startsWith('self.ownr')", "m")]},
+        {"rules": [Rule("spec", "self.disks.all(each, each.zz == 1)", "m")]},
+        {"rules": [Rule("spec", 'self.owner != "it\'s self.x" && self.limits.cpu > 1', "m")]},
+        {"rules": [Rule("spec", "self.owner.size() > 1 && myself.zz", "m")]},
+        {"rules": [Rule("spec", "self.__namespace__ == 'x' && self.extraConfig.zz", "m")]},
+        {"rules": [Rule("", "self.metadata.name == self.spec.owner", "m")]},
+    ],
+)
+def test_what_may_be_a_field_is_left_to_the_api_server(options: Any) -> None:
+    assert crd("example.com", "v1", plural="widgets", **options)(copy_of_widget()).definition
+
+
+def copy_of_widget() -> type[KubeObject]:
+    @attrs.frozen(kw_only=True)
+    class Widget(KubeObject):
+        spec: WidgetSpec
+        status: WidgetStatus = WidgetStatus()
+
+    return Widget
+
+
+def test_a_rule_for_all_versions_fits_each_of_them() -> None:
+    options: Any = {"versions": [Version("v1alpha1", OldWidget, to_stored, from_stored)]}
+    rule = Rule("spec", "self.owner != 'root'", "m")
+    with pytest.raises(ConfigError, match="for spec in v1alpha1; self.owner is not a field"):
+        crd("example.com", "v1", plural="widgets", rules=[rule], **options)(copy_of_widget())
+    columns = [Column("User", ".spec.user"), Column("Owner", ".spec.owner")]
+    crd("example.com", "v1", plural="widgets", columns=columns, **options)(copy_of_widget())
+
+
+# ---- immutable values ----------------------------------------------------------------------------
+
+
+def test_an_assignment_is_refused_with_the_way_to_a_changed_copy() -> None:
+    @frozen
+    class Size(Struct):
+        width: int = 0
+
+    @frozen
+    class Plain:
+        width: int = 0
+
+    with pytest.raises(
+        FrozenInstanceError, match=r"Size.width cannot .* value.evolve\(width=...\)"
+    ):
+        Size().width = 1  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError, match=r"use the copy that attrs.evolve\(value, width="):
+        Plain().width = 1  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError, match=r"ObjectMeta.name .* value.evolve\(name=...\)"):
+        ObjectMeta(name="a").name = "b"  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError, match="Size.width cannot"):
+        del Size().width
+    assert Size().evolve(width=2).width == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import sys
 from collections.abc import Iterator
 
@@ -128,3 +129,50 @@ def test_what_contradicts_itself_is_said_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert said(arguments, monkeypatch, capsys) == line
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("self.size <", "Syntax error: mismatched input"),
+        ("self.size.startsWith('x')", "found no matching overload for 'startsWith'"),
+    ],
+)
+def test_a_rule_that_an_api_server_would_refuse_is_not_printed(
+    rule: str,
+    said: str,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "things.py").write_text(THINGS.format(rule=rule))
+    monkeypatch.setattr(sys, "argv", ["kueuelib", "manifests", str(tmp_path / "things.py")])
+    with pytest.raises(SystemExit) as left:
+        main()
+    printed = capsys.readouterr()
+    assert (left.value.code, printed.out) == (2, "")
+    assert "CustomResourceDefinition things.example.com: spec.validation." in printed.err
+    assert said in printed.err
+
+
+THINGS = """
+from kueuelib.runtime import KubeObject, Operator, Rule, Struct, crd, frozen
+
+app = Operator("things")
+
+
+@frozen
+class Spec(Struct):
+    size: int = 0
+
+
+@crd("example.com", "v1", plural="things", rules=[Rule("spec", {rule!r}, "no")])
+@frozen
+class Thing(KubeObject):
+    spec: Spec = Spec()
+
+
+@app.reconciles(Thing)
+async def reconcile(thing, context):
+    pass
+"""
