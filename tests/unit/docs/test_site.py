@@ -6,6 +6,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,14 @@ def test_every_public_module_has_a_page() -> None:
     for name in names:
         page = DOCS / f"reference/{name.removeprefix('kueuelib.')}.md"
         assert f".. automodule:: {name}\n" in page.read_text(), name
+
+
+def test_the_extra_docs_brings_all_that_nox_s_docs_needs() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    names = {re.split(r"[><=~]", each)[0] for each in extras["docs"]}
+    assert names >= {"nox", "sphinx", "furo", "myst-parser"}
 
 
 @pytest.mark.slow
