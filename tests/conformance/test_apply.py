@@ -51,6 +51,26 @@ async def test_two_managers_own_what_they_applied(api):
     assert set(owners(both)) == {("one", "Apply"), ("two", "Apply")}
 
 
+async def test_a_finalizer_stays_until_the_last_manager_that_applied_it_gives_it_up(api):
+    def held(*names, **meta):
+        meta |= {"finalizers": list(names)} if names else {}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", **meta}}
+
+    made = (await apply(api, held("a.b/c"), "one")).body["metadata"]
+    await api.delete(f"{MAPS}/a")
+    both = await apply(api, held("a.b/c", uid=made["uid"]), "two")  # although it is being deleted
+    assert set(owners(both.body)) == {("one", "Apply"), ("two", "Apply")}
+    refused = await apply(api, held("a.b/d", uid=made["uid"]), "three")
+    assert refused.status == 422
+    for manager, left in (("one", ["a.b/c"]), ("two", None)):
+        answer = await apply(api, held(uid=made["uid"]), manager)
+        assert (answer.status, answer.body["metadata"].get("finalizers")) == (200, left)
+    gone = await apply(api, held(uid=made["uid"]), "one")
+    assert (gone.status, gone.body["reason"]) == (409, "Conflict")
+    assert "no existing object was found" in gone.body["message"]
+    assert (await api.get(f"{MAPS}/a")).status == 404
+
+
 async def test_a_field_of_another_is_a_conflict_unless_forced(api):
     await apply(api, config(x="1"), "one")
     refused = await apply(api, config(x="2"), "two")
