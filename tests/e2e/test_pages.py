@@ -153,6 +153,7 @@ async def test_a_report_fits_a_phone_and_paper(
     assert page.said == []
 
 
+@pytest.mark.slow
 async def test_a_simulation_fits_a_phone_and_paper(page: Page, tmp_path: Path) -> None:
     """With a long path, many queues, and all of its tables open."""
     content = [*yaml.safe_load_all((EXAMPLE / "cluster.yaml").read_text())]
@@ -169,9 +170,9 @@ async def test_a_simulation_fits_a_phone_and_paper(page: Page, tmp_path: Path) -
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text(yaml.safe_dump_all(content))
     rows = ["name,arrival,run_seconds,cpu,queue,priority"]
-    for number in range(300):
+    for number in range(150):
         shape = f"{100 + number * 7919 % 5000},{(1, 1, 2, 4, 30)[number % 5]}"
-        rows.append(f"j{number},{number * 30},{shape},team-{number % 28},{number % 3}")
+        rows.append(f"j{number},{number * 60},{shape},team-{number % 28},{number % 3}")
     trace = (
         tmp_path / "a-trace-with-a-name-that-is-longer-than-a-phone-is-wide-and-has-no-space.csv"
     )
