@@ -67,10 +67,10 @@ def job_phase_of(case: Case) -> JobPhase:
         return JobPhase.EVICTED
     if isinstance(job, JobWithCustomStop) and job.is_stopping():
         return JobPhase.STOPPING
-    if job.is_suspended() and states.is_admitted(workload):
-        return JobPhase.STOPPING if _is_stopped_by_hand(case) else JobPhase.STARTING
+    if job.is_suspended() and states.is_admitted(workload) and _is_stopped_by_hand(case):
+        return JobPhase.STOPPING
     if job.is_suspended():
-        return JobPhase.WAITING
+        return JobPhase.STARTING if states.is_admitted(workload) else JobPhase.WAITING
     return JobPhase.RUNNING if states.is_admitted(workload) else JobPhase.NOT_ADMITTED
 
 
