@@ -16,17 +16,16 @@ from kueuelib.app.explaining.short_verdicts import word_of, word_of_condition
 from kueuelib.app.explaining.waiting import (
     Listing,
     decided,
-    smallest_of,
     told,
     with_groups,
 )
 from kueuelib.cli.pending.command import to_data, to_lines, with_changes
 from kueuelib.errors import Forbidden
 from kueuelib.jobs.reconcile.priority import PriorityClasses
-from kueuelib.scheduler.explain.answer import explain
+from kueuelib.scheduler.explain.answer import explain, smallest_change, smallest_of
 from kueuelib.scheduler.explain.changes import Ends
 from kueuelib.scheduler.explain.search import Search
-from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict
+from kueuelib.scheduler.explain.trial import TrialOutcome, Trials, Verdict
 from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import (
@@ -38,6 +37,8 @@ from kueuelib.scheduler.object_reasons import (
 )
 from kueuelib.scheduler.reasons import NotEvaluated, PodsNotReady, Reason
 from kueuelib.testing.builders import (
+    make_assignment,
+    make_check,
     make_cluster_queue,
     make_condition,
     make_flavor,
@@ -162,14 +163,49 @@ def test_what_fits_is_not_searched(searches: list[str]) -> None:
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the Workloads for which a search for changes ran."""
     names: list[str] = []
-    run = Search.run
+    begin = Search.__init__
 
-    def counted(search: Search) -> tuple[TriedChange, ...]:
-        names.append(search._key.name)
-        return run(search)
+    def counted(search: Search, facts: World, key: ObjectKey, *more: Any) -> None:
+        names.append(key.name)
+        begin(search, facts, key, *more)
 
-    monkeypatch.setattr(Search, "run", counted)
+    monkeypatch.setattr(Search, "__init__", counted)
     return names
+
+
+CHECKED = {"admissionChecksStrategy": {"admissionChecks": [{"name": "budget"}]}}
+PREEMPTS = {"preemption": {"withinClusterQueue": "LowerPriority"}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "cpu", "fewer"), [({}, 3, True), (CHECKED, 5, False), (PREEMPTS, 3, True)]
+)
+def test_the_change_is_the_best_of_explain_without_the_rest_of_its_search(
+    fields: Obj, cpu: int, fewer: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None is better than one without checks and victims; with checks, all are compared."""
+    trials: list[object] = []
+    within = Trials.within
+
+    def counted(self: Trials, changed: World) -> TrialOutcome:
+        trials.append(changed)
+        return within(self, changed)
+
+    monkeypatch.setattr(Trials, "within", counted)
+    held = [make_condition("QuotaReserved"), make_condition("Admitted")]
+    assigned = {"clusterQueue": "cq", "podSetAssignments": [make_assignment({"cpu": 3}, "f")]}
+    holder = waits("holds", priority=1, conditions=held, status={"admission": assigned})
+    facts = world(holder, waits("a", cpu=cpu, created=1), waits("b", cpu=2, created=2))
+    facts = facts.with_check(make_check("budget"))
+    facts = facts.with_cluster_queue(make_cluster_queue("cq", {"f": {"cpu": 4}}, **fields))
+    for name in "ab":
+        key = ObjectKey("ns", name)
+        best = smallest_of(explain(facts, key, NOW).changes)
+        whole, trials[:] = len(trials), []
+        assert best is not None
+        assert smallest_change(facts, key, NOW) == best
+        assert (len(trials) < whole) is fewer
+        trials.clear()
 
 
 def test_what_waits_in_no_queue_is_listed_without_a_place() -> None:

@@ -30,7 +30,7 @@ from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.condition_reasons import DEACTIVATED
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.explain.answer import explain
+from kueuelib.scheduler.explain.answer import smallest_change
 from kueuelib.scheduler.explain.awaited import awaited_checks
 from kueuelib.scheduler.explain.obstacles import Problem, problems_of
 from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict, outcomes
@@ -317,18 +317,7 @@ def with_change(world: World, row: Waiting, now: float) -> Waiting:
         row: the Workload.
         now: seconds since the epoch.
     """
-    explanation = explain(world, row.key, now)
-    return attrs.evolve(row, searched=True, change=smallest_of(explanation.changes))
-
-
-def smallest_of(changes: Sequence[TriedChange]) -> TriedChange | None:
-    """The smallest change. One that admits comes before one that leaves checks to decide; then the
-    one with the fewest victims; then the first in the order of `explain`.
-
-    Args:
-        changes: each of them alone is enough.
-    """
-    return min(changes, key=lambda one: (bool(one.checks), len(one.victims)), default=None)
+    return attrs.evolve(row, searched=True, change=smallest_change(world, row.key, now))
 
 
 # --- what a manager wrote

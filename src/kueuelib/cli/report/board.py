@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.app.explaining.waiting import Waiting, ahead, smallest_of
+from kueuelib.app.explaining.waiting import Waiting, ahead
 from kueuelib.app.overview.gathering import Facts, explained, overview_of
 from kueuelib.app.overview.values import Overview
 from kueuelib.cli.report.page import View
 from kueuelib.cli.report.parts import PageChange, Shown, change
 from kueuelib.cli.report.workloads import VerifiedChange
-from kueuelib.scheduler.explain.answer import Explanation
+from kueuelib.scheduler.explain.answer import Explanation, smallest_of
 
 FRESH = 60.0
 """Seconds for which a verified change stays valid while its Workload waits as before."""

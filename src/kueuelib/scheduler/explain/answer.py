@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -185,6 +185,41 @@ def explain(
         ),
         awaited=awaited_checks(world, workload),
     )
+
+
+def smallest_change(world: World, key: ObjectKey, now: float) -> TriedChange | None:
+    """The best of the single changes that would give a workload quota, as `smallest_of` chooses.
+
+    The search ends at the first change without checks and victims, because none is better.
+
+    Args:
+        world: the facts; not changed.
+        key: the workload.
+        now: seconds since the epoch.
+
+    Raises:
+        UnknownObject: there is no such workload in the world.
+    """
+    world.workload(key)
+    world = world.with_usage(now)
+    trials = Trials(world, key, now)
+    changes: list[TriedChange] = []
+    for one in Search(world, key, now, trials.unchanged(), trials).one_by_one():
+        checks = deciders_of(one.change.apply(world), key, one.outcome)
+        changes.append(attrs.evolve(one, checks=checks))
+        if not checks and not one.victims:
+            break
+    return smallest_of(changes)
+
+
+def smallest_of(changes: Sequence[TriedChange]) -> TriedChange | None:
+    """The smallest change. One that admits comes before one that leaves checks to decide; then the
+    one with the fewest victims; then the first in the order of `explain`.
+
+    Args:
+        changes: each of them alone is enough.
+    """
+    return min(changes, key=lambda one: (bool(one.checks), len(one.victims)), default=None)
 
 
 def _once_queued(trials: Trials, world: World, key: ObjectKey) -> tuple[str, ...]:

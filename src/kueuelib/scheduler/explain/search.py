@@ -100,9 +100,29 @@ class Search:
                 "decided by then is shown, and no change was tried"
             )
             return ()
-        changes: list[TriedChange] = []
+        changes = [one for kind in self._by_kind() for one in kind]
+        # While steps are left, changes that help as they are come before those that must shrink.
+        numbers = sorted(range(len(changes)), key=lambda at: not changes[at].sized)
+        sizes = {number: self._in_sizes(changes[number]) for number in numbers}
+        shown: list[TriedChange] = []
+        for one in chain.from_iterable(sizes[number] for number in sorted(numbers)):
+            if one.sized and self._helps(one.outcome) and one not in shown:
+                shown.append(one)
+        return tuple(shown)
+
+    def one_by_one(self) -> Iterator[TriedChange]:
+        """The changes of `run` in their order, each looked for only when it is asked for."""
+        if self._base.verdict in (Verdict.WAITS, Verdict.PREEMPTS) and not self._base.unsettled:
+            for kind in self._by_kind():
+                for one in chain.from_iterable(map(self._in_sizes, kind)):
+                    if one.sized and self._helps(one.outcome):
+                        yield one
+
+    def _by_kind(self) -> Iterator[Sequence[TriedChange]]:
+        """The changes of each kind, at a size that is enough."""
         for name, part, search in self._kinds():
             self._budget.share(part)
+            changes: list[TriedChange] = []
             try:
                 for one in search():
                     changes.append(one)  # noqa: PERF402 (what was found before it broke off counts)
@@ -113,15 +133,8 @@ class Search:
                 )
             else:
                 self.tried.append(name)
-        self._budget.share(1.0)
-        # While steps are left, changes that help as they are come before those that must shrink.
-        numbers = sorted(range(len(changes)), key=lambda at: not changes[at].sized)
-        sizes = {number: self._in_sizes(changes[number]) for number in numbers}
-        shown: list[TriedChange] = []
-        for one in chain.from_iterable(sizes[number] for number in sorted(numbers)):
-            if one.sized and self._helps(one.outcome) and one not in shown:
-                shown.append(one)
-        return tuple(shown)
+            self._budget.share(1.0)
+            yield changes
 
     def pairs(self, budget: Budget) -> tuple[TriedPair, ...]:
         """Pairs of changes, if it waits and no single one was found.

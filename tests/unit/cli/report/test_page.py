@@ -17,7 +17,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.api.workload import AdmissionCheckState
 from kueuelib.app.explaining import waiting
 from kueuelib.app.explaining.selection import Selection
-from kueuelib.app.explaining.waiting import Waiting, decided, smallest_of
+from kueuelib.app.explaining.waiting import Waiting, decided
 from kueuelib.app.overview.gathering import explained, overview_of
 from kueuelib.app.overview.values import QuotaUse, Threat
 from kueuelib.cli.report import command
@@ -30,6 +30,7 @@ from kueuelib.cli.report.quota import WIDE, bar
 from kueuelib.cli.report.workloads import VerifiedChange, threat_text
 from kueuelib.cli.root import app
 from kueuelib.errors import ConfigError
+from kueuelib.scheduler.explain.answer import smallest_of
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.testing.builders import (
