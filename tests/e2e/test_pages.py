@@ -170,9 +170,9 @@ async def test_a_simulation_fits_a_phone_and_paper(page: Page, tmp_path: Path) -
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text(yaml.safe_dump_all(content))
     rows = ["name,arrival,run_seconds,cpu,queue,priority"]
-    for number in range(150):
+    for number in range(200):
         shape = f"{100 + number * 7919 % 5000},{(1, 1, 2, 4, 30)[number % 5]}"
-        rows.append(f"j{number},{number * 60},{shape},team-{number % 28},{number % 3}")
+        rows.append(f"j{number},{number * 15},{shape},team-{number % 28},{number % 3}")
     trace = (
         tmp_path / "a-trace-with-a-name-that-is-longer-than-a-phone-is-wide-and-has-no-space.csv"
     )
@@ -190,6 +190,8 @@ async def test_a_simulation_fits_a_phone_and_paper(page: Page, tmp_path: Path) -
     file = tmp_path / "out/report.html"
     await check(page, file, least=40)
     text = file.read_text()
+    matrix = text.partition('class="heat"')[2].partition("</tr>")[0]
+    assert matrix.count("<th") > 20, "wide enough to be cut off"
     opened = tmp_path / "opened.html"
     opened.write_text(text.replace("<details>", '<details open="">'))
     assert text.count("<details>") > 10
