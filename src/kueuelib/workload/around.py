@@ -95,12 +95,15 @@ def _void(
 
 
 def _late(required: Collection[str], objects: Objects) -> frozenset[str]:
-    """Those of the checks that must pass or ask before preemption."""
+    """Those of the checks that must pass or ask before preemption. One that is gone can do neither,
+    so nobody has to leave for it.
+    """
+    checks = {name: objects.check(name) for name in required}
     return frozenset(
         name
-        for name in required
-        if ((objects.check(name) or {}).get("spec") or {}).get("preemptionPolicy")
-        == AFTER_CHECK_PASSED_OR_ON_DEMAND
+        for name, check in checks.items()
+        if check is None
+        or (check.get("spec") or {}).get("preemptionPolicy") == AFTER_CHECK_PASSED_OR_ON_DEMAND
     )
 
 

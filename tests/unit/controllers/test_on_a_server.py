@@ -287,7 +287,10 @@ async def test_a_check_holds_admission_back_and_retry_takes_the_quota(world: Wor
         assert states.checks_in(wl, "Pending") == ("check",)
 
 
-async def test_nobody_is_preempted_before_a_late_check_is_even_listed(world: World) -> None:
+@pytest.mark.parametrize("gone", [False, True])
+async def test_nobody_is_preempted_before_a_late_check_is_even_listed(
+    world: World, *, gone: bool
+) -> None:
     await world.flavor()
     late = {"controllerName": "example.com/c", "preemptionPolicy": "AfterCheckPassedOrOnDemand"}
     await world.create(kinds.ADMISSION_CHECKS, "check", late)
@@ -319,6 +322,13 @@ async def test_nobody_is_preempted_before_a_late_check_is_even_listed(world: Wor
         await world.until(listed)
         await asyncio.sleep(0.2)
         assert await world.condition("low", "Evicted") == {}
+        if gone:  # by force: its finalizer would keep it while it is in use
+            bare = {"metadata": {"finalizers": None}}
+            await world.patch(kinds.ADMISSION_CHECKS, "check", bare)
+            await world.client.delete(kinds.ADMISSION_CHECKS, ObjectKey("", "check"))
+            await asyncio.sleep(0.5)
+            assert await world.condition("low", "Evicted") == {}
+            return
         await set_check(world, "high", "Ready")
         assert (await world.is_("low", "Evicted"))["reason"] == "Preempted"
 
