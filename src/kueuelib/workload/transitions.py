@@ -76,6 +76,7 @@ STEPS: Mapping[str, Mapping[Phase, frozenset[Phase]]] = {
     "release": {_E: frozenset({_P})},
     "cancel": {_R: frozenset({_P}), _A: frozenset({_P})},
     "wait": {_P: frozenset({_P})},
+    "change_pods": {_P: frozenset({_P})},
     "hold_back": {_P: frozenset({_P})},
     "requeue": _SAME,
     "finish": {phase: frozenset({_F}) for phase in Phase},
@@ -85,6 +86,8 @@ STEPS: Mapping[str, Mapping[Phase, frozenset[Phase]]] = {
 
 QUOTA_LOST = "Reset to Pending after quota was lost"
 """The message of checks after that."""
+PODS_CHANGED = "Reset to Pending after the pods were changed"
+"""The message of checks that had answered before."""
 
 
 class IllegalTransition(KueuelibError):
@@ -296,6 +299,23 @@ def requeue(wl: Obj, now: float) -> Obj:
     if reason == REACTIVATED or not state:
         return without_status(changed, "requeueState")
     return with_status(changed, requeueState=state)
+
+
+def change_pods(wl: Obj, now: float) -> Obj:
+    """The pod sets of a pending workload change: what checks have said was about the others.
+
+    A Retry or Rejected stays.
+
+    Raises:
+        IllegalTransition: the workload is not pending.
+    """
+    _check(wl, "change_pods", "change the pods")
+    stale = [
+        entry["name"]
+        for entry in check_states(wl)
+        if is_answered(entry) and entry.get("state") not in (CHECK_RETRY, CHECK_REJECTED)
+    ]
+    return reset_checks(wl, stale, PODS_CHANGED, now)
 
 
 def hold_back(wl: Obj, message: str, now: float) -> Obj:

@@ -23,6 +23,7 @@ STEPS: dict[str, Callable[[Obj], Obj]] = {
     "release": lambda wl: states.release(wl, NOW),
     "cancel": lambda wl: states.cancel(wl, "Test", "test", NOW),
     "wait": lambda wl: states.wait(wl, "Test", "test", NOW),
+    "change_pods": lambda wl: states.change_pods(wl, NOW),
     "hold_back": lambda wl: states.hold_back(wl, "test", NOW),
     "requeue": lambda wl: states.requeue(wl, NOW),
     "finish": lambda wl: states.finish(wl, "Succeeded", "test", NOW),

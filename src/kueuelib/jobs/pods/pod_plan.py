@@ -65,16 +65,7 @@ def plan_pod(situation: Situation) -> Commands:
     if situation.is_left_alone:
         return plan(situation)
     commands = _counted(situation, (*_repaired([pod.object]), *plan(situation)))
-    if commands:
-        return commands
-    return pod.finalize() if pod.finished() else _queued_again(situation)
-
-
-def _queued_again(situation: Situation) -> Commands:
-    """Queues the Workload of a pod that still waits, if an earlier version held it back."""
-    held = filter(states.is_held_back, situation.workloads)
-    queued = ((workload, states.requeue(workload, situation.now)) for workload in held)
-    return tuple(command for pair in queued for command in reports.status_commands(*pair))
+    return commands or (pod.finalize() if pod.finished() else ())
 
 
 def _plan_deleted(situation: Situation, pod: PodJob) -> Commands:

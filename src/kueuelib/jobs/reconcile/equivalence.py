@@ -101,16 +101,16 @@ def _parameters(obj: Obj) -> Mapping[str, str]:
 
 
 def is_made_from(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> bool:
-    """Whether a changed Workload was given these pod sets, whatever the server has dropped."""
-    made_from, stored = annotations_of(workload).get(MADE_FROM), workload["spec"]["podSets"]
-    if made_from is None or list(map(_counts, stored)) != [_counts(each.raw()) for each in wanted]:
-        return False
-    return made_from == digest(wanted)
+    """Whether a Workload holds what the server has kept of these pod sets, and nothing else."""
+    return annotations_of(workload).get(MADE_FROM) == made_from(wanted, workload)
 
 
-def digest(pod_sets: Sequence[PodSet]) -> str:
-    """A short text that is the same for the same templates."""
-    return digest_of([_whole(entry.raw(), ()) for entry in pod_sets])
+def made_from(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> str:
+    """The note of a Workload that is given pod sets: a short text about them and about those that
+    it has. It holds once these are what the server keeps of the given ones.
+    """
+    both = ([entry.raw() for entry in wanted], workload["spec"]["podSets"])
+    return digest_of([[(_counts(each), _whole(each, ())) for each in some] for some in both])
 
 
 def same_pod_sets(wanted: Sequence[PodSet], stored: Sequence[Mapping[str, Any]]) -> bool:

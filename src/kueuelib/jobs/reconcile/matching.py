@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kueuelib.api.kinds import PODS
@@ -10,7 +10,7 @@ from kueuelib.api.meta import Obj, controller_of, labels_of
 from kueuelib.api.names import IN_USE_FINALIZER, JOB_UID_LABEL
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithEquivalence, Matching
-from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
+from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.reconcile.equivalence import (
     as_started,
     is_made_from,
@@ -120,9 +120,7 @@ def accepted(job: GenericJob, workload: Obj) -> Obj:
     return workload
 
 
-def refuse_repetition(
-    job: GenericJob, pod_sets: Sequence[PodSet], workload: Obj, changed: Obj
-) -> None:
+def refuse_repetition(job: GenericJob, workload: Obj, changed: Obj) -> None:
     """Refuses to write the same Workload again, because its kind rejects what was stored.
 
     Raises:
@@ -131,11 +129,10 @@ def refuse_repetition(
     spec = {**changed["spec"], "podSets": workload["spec"]["podSets"]}
     if job.resource == PODS or {**changed, "spec": spec} != workload:
         return
-    if is_made_from(pod_sets, workload):
-        method = "match_workloads" if isinstance(job, ComposableJob) else "is_equivalent"
-        name = workload["metadata"]["name"]
-        problem = f"rejects the Workload {name}, which is what the job asks for"
-        raise InvalidJob(f"{type(job).__name__}.{method}()", problem)
+    method = "match_workloads" if isinstance(job, ComposableJob) else "is_equivalent"
+    name = workload["metadata"]["name"]
+    problem = f"rejects the Workload {name}, which is what the job asks for"
+    raise InvalidJob(f"{type(job).__name__}.{method}()", problem)
 
 
 def match_prebuilt(situation: Situation, job: GenericJob) -> Matching:

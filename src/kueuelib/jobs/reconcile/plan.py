@@ -7,6 +7,7 @@ die after any write of a plan; the next plan starts from the stored state.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.kueue import CHECK_RETRY
@@ -43,6 +44,7 @@ from kueuelib.jobs.reconcile.steps import (
 )
 from kueuelib.jobs.reconcile.workload_build import adopt, with_requests
 from kueuelib.workload import states
+from kueuelib.workload.states import Phase
 
 INVALID_RETRY = 300.0
 """Seconds between reports that a job's object does not describe its pods, while it is unchanged."""
@@ -166,13 +168,16 @@ def _plan_invalid(situation: Situation, job: GenericJob, error: InvalidJob) -> C
 def _without_workload(situation: Situation, job: GenericJob) -> Commands:
     """Frees the quota of a stopped job whose pods are unknown.
 
-    A Workload that gets no quota, because it is inactive or a check holds it, stays: it is what the
-    job has to wait for when it is corrected.
+    A Workload that gets no quota, because it is inactive or a check holds it, only loses the quota
+    that it had: it is what the job has to wait for when it is corrected.
     """
     why, prebuilt = "the pods of the job are unknown", situation.prebuilt
     if job.prebuilt_workload is None:
-        free = [each for each in situation.workloads if not _is_held(each)]
-        return delete_all(job, free, why)
+        held = list(filter(_is_held, situation.workloads))
+        free = [each for each in situation.workloads if each not in held]
+        evicted = (each for each in held if states.phase_of(each) is Phase.EVICTING)
+        given = (reports.give_back(situation, job, each) for each in evicted)
+        return (*chain.from_iterable(given), *delete_all(job, free, why))
     if prebuilt is None or not is_controlled_by(prebuilt, job) or states.is_finished(prebuilt):
         return ()
     if states.is_deleted(prebuilt):
@@ -181,8 +186,9 @@ def _without_workload(situation: Situation, job: GenericJob) -> Commands:
 
 
 def _is_held(workload: Obj) -> bool:
-    held = not states.is_active(workload) or states.checks_in(workload, CHECK_RETRY)
-    return bool(held) and not states.has_quota(workload)
+    if states.is_finished(workload) or states.is_deleted(workload):
+        return False
+    return not states.is_active(workload) or bool(states.checks_in(workload, CHECK_RETRY))
 
 
 def _plan_child(situation: Situation, job: GenericJob, ancestor: Ancestor) -> Commands:

@@ -15,7 +15,7 @@ from kueuelib.api.names import (
     RECLAIMABLE_PODS_MANAGER,
 )
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.contract.capabilities import JobWithReclaimablePods
+from kueuelib.jobs.contract.capabilities import JobWithReclaimablePods, JobWithReplacements
 from kueuelib.jobs.contract.commands import WARNING, Command, Emit, PatchStatus
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 from kueuelib.jobs.reconcile.equivalence import same_templates
@@ -87,8 +87,7 @@ def _reclaimable(situation: Situation, job: GenericJob, workload: Obj) -> tuple[
         wanted = reclaimable_counts(job.reclaimable_pods(), situation.pod_sets(job), workload)
     else:
         return ()
-    entries = states.status_of(workload).get("reclaimablePods") or ()
-    stored = {entry["name"]: entry["count"] for entry in entries}
+    stored = _reclaimed(workload)
     if states.has_quota(workload):
         wanted = {name: max(wanted.get(name, 0), stored.get(name, 0)) for name in wanted | stored}
     if wanted == stored:
@@ -101,13 +100,60 @@ def _reclaimable(situation: Situation, job: GenericJob, workload: Obj) -> tuple[
     )
 
 
+def _reclaimed(workload: Mapping[str, Any]) -> dict[str, int]:
+    entries = states.status_of(workload).get("reclaimablePods") or ()
+    return {entry["name"]: entry["count"] for entry in entries}
+
+
+def take_back(workload: Obj, now: float) -> tuple[Command, ...]:
+    """Takes back what the status says about the pods of a Workload that are about to change.
+
+    The server would refuse other names or smaller counts beside it.
+    """
+    commands = status_commands(workload, states.change_pods(workload, now))
+    if not _reclaimed(workload):
+        return commands
+    nothing = {"reclaimablePods": None}
+    manager = RECLAIMABLE_PODS_MANAGER
+    return (*commands, PatchStatus(WORKLOADS, workload, "merge", nothing, manager, versioned=True))
+
+
+def give_back(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
+    """Frees the quota of a stopped job that is evicted, or was changed since the reservation."""
+    if not states.is_evicted(workload):
+        why = "The job was changed after its quota was reserved"
+        return take_out(situation, job, workload, why)
+    free = states.release(workload, situation.now)
+    if isinstance(job, JobWithReplacements):
+        free = job.after_release(free, situation.now)
+    return status_commands(workload, free)
+
+
+def take_out(situation: Situation, job: GenericJob, workload: Obj, why: str) -> tuple[Command, ...]:
+    """Cancels a reservation, and keeps the Workload out of its queue until it matches its job: if
+    the server refuses the update, it does not get quota again and again.
+    """
+    free = states.cancel(workload, states.PENDING_REASON, why, situation.now)
+    if not isinstance(job, JobWithReplacements):
+        free = states.hold_back(free, why, situation.now)
+    return status_commands(workload, free)
+
+
+def queued_again(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
+    """Returns a Workload that matches its job to its queue, unless the job decides on that."""
+    if isinstance(job, JobWithReplacements) or not states.is_held_back(workload):
+        return ()
+    return status_commands(workload, states.requeue(workload, situation.now))
+
+
 def reclaimable_counts(
     spare: Mapping[str, int], pod_sets: Sequence[PodSet], workload: Mapping[str, Any]
 ) -> dict[str, int]:
     """How many pods of each pod set of a Workload no longer need quota.
 
     The number that is still needed counts: if a job was admitted with fewer pods than its Workload
-    asks for, the others are released as well (KEP-369).
+    asks for, the others are released as well (KEP-369). As at a start, pod sets are matched by
+    their order, because names may differ.
 
     Args:
         spare: the pods, of the present pod sets, that the job no longer needs.
@@ -119,10 +165,12 @@ def reclaimable_counts(
         known = ", ".join(present)
         raise ConfigError("reclaimable_pods()", f"no pod set is called {unknown}", f"use {known}")
     asked = _asked(workload)
+    if len(asked) != len(present):  # a job that is about to end may have been edited
+        return {}
     counts = {
-        name: asked.get(name, 0) - max(0, present[name] - count)
-        for name, count in spare.items()
-        if count > 0
+        name: count - max(0, present[own] - spare[own])
+        for (name, count), own in zip(asked.items(), present, strict=True)
+        if spare.get(own, 0) > 0
     }
     return {name: count for name, count in counts.items() if count > 0}
 

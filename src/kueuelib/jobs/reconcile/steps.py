@@ -23,7 +23,6 @@ from kueuelib.jobs.contract.additions import remembered
 from kueuelib.jobs.contract.capabilities import (
     ComposableJob,
     JobWithFinalize,
-    JobWithReplacements,
     StopReason,
 )
 from kueuelib.jobs.contract.commands import (
@@ -190,31 +189,19 @@ def _mismatch(case: Case) -> Commands:
     if first is None:
         return gone
     if states.has_quota(first):
-        return (*_give_back(case, first), *gone)
+        return (*reports.give_back(situation, job, first), *gone)
     try:
         taken_over, pod_sets = situation.settings.taken_over, situation.pod_sets(job)
         changed = rebuilt(job, pod_sets, first, situation.classes, taken_over)
     except PriorityClassNotFound as error:
         return _missing(job, error)
-    refuse_repetition(job, pod_sets, first, accepted(job, changed))
+    refuse_repetition(job, first, accepted(job, changed))
     return (
+        *reports.take_back(first, situation.now),
         Change(WORKLOADS, first, changed),
         Emit(job.raw, UPDATED_WORKLOAD, f"Updated Workload {_name(first)} to match the job"),
         *gone,
     )
-
-
-def _give_back(case: Case, workload: Obj) -> Commands:
-    """Frees the quota of a stopped job that is evicted, or was changed since the reservation."""
-    job, now = case.job, case.situation.now
-    if not states.is_evicted(workload):
-        why = "The job was changed after its quota was reserved"
-        free = states.cancel(workload, states.PENDING_REASON, why, now)
-        return reports.status_commands(workload, free)
-    free = states.release(workload, now)
-    if isinstance(job, JobWithReplacements):
-        free = job.after_release(free, now)
-    return reports.status_commands(workload, free)
 
 
 def _evicted(case: Case) -> Commands:
@@ -222,7 +209,7 @@ def _evicted(case: Case) -> Commands:
     left = stop(case, StopReason.WORKLOAD_EVICTED, message)
     if left or case.job.is_ending() or case.situation.uses_quota(case.job):
         return left
-    return _give_back(case, case.workload)
+    return reports.give_back(case.situation, case.job, case.workload)
 
 
 def _stopping(case: Case) -> Commands:
@@ -283,7 +270,7 @@ def _updated(case: Case) -> Commands:
     if not states.has_quota(workload):
         followed = with_gates(job, followed)
     if followed is workload:
-        return _follow_priority(case)
+        return _follow_priority(case) or reports.queued_again(case.situation, job, workload)
     message = f"Updated Workload {_name(workload)} to match labels and annotations of the job"
     return (Change(WORKLOADS, workload, followed), Emit(job.raw, UPDATED_WORKLOAD, message))
 
@@ -297,11 +284,10 @@ def _moved(case: Case) -> Commands:
         return ()
     if not states.has_quota(workload):
         return (Change(WORKLOADS, workload, moved),)
-    message = "The time limit of the job was changed"
+    why = "The time limit of the job was changed"
     if queued is not workload:
-        message = f'The job was moved to the queue "{job.queue_name}"'
-    free = states.cancel(workload, states.PENDING_REASON, message, case.situation.now)
-    return reports.status_commands(workload, free)
+        why = f'The job was moved to the queue "{job.queue_name}"'
+    return reports.take_out(case.situation, job, workload, why)
 
 
 def _not_admitted(case: Case) -> Commands:

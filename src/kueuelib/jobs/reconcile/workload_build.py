@@ -21,7 +21,7 @@ from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithPriorityClass
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
-from kueuelib.jobs.reconcile.equivalence import digest
+from kueuelib.jobs.reconcile.equivalence import made_from
 from kueuelib.jobs.reconcile.priority import (
     Priority,
     PriorityClasses,
@@ -134,7 +134,7 @@ def rebuilt(
     if job.maximum_execution_seconds is not None:
         spec[_LIMIT] = job.maximum_execution_seconds
     kept = with_gates(job, with_taken_over(job, workload, taken_over))
-    notes = {**annotations_of(kept), MADE_FROM: digest(pod_sets)}
+    notes = {**annotations_of(kept), MADE_FROM: made_from(pod_sets, workload)}
     return {**kept, "metadata": {**kept["metadata"], "annotations": notes}, "spec": spec}
 
 

@@ -17,6 +17,7 @@ from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.contract.taken_over import TakenOver
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
+from kueuelib.workload import states
 
 KUEUE = "kueue.x-k8s.io"
 SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
@@ -175,6 +176,54 @@ def test_a_running_container_whose_field_the_server_drops_continues(build):
     assert plan(build.situation(running, admitted)) == ()
     stop, _ = plan(build.situation(with_container(running, image="other"), admitted))
     assert stop.patch["spec"] == {"suspend": True}
+
+
+@pytest.mark.parametrize("drops", [False, True])
+def test_a_changed_workload_that_was_edited_by_hand_is_updated_again(build, drops):
+    job = with_container(build.job(), **({"aFieldOfTheFuture": "a"} if drops else {}))
+    stored, updates = build.workload(build.job(parallelism=1)), 0
+    while commands := plan(build.situation(job, stored)):
+        stored, updates = as_stored_by_an_old_server(commands[0].new), updates + 1
+    assert updates == 1 + drops
+    by_hand = copy.deepcopy(stored)
+    container = by_hand["spec"]["podSets"][0]["template"]["spec"]["containers"][0]
+    container["resources"]["requests"]["cpu"] = "1m"
+    change, told = plan(build.situation(job, by_hand))
+    assert change.new["spec"]["podSets"][0]["template"]["spec"]["containers"][0] != container
+    assert told.reason == "UpdatedWorkload"
+    (cancel,) = plan(build.situation(job, {**held_by(build, job), "spec": by_hand["spec"]}))
+    assert "admission" not in cancel.status
+
+
+def held_by(build, job):
+    return build.workload(job, reserved=True)
+
+
+def test_what_the_status_says_about_other_pods_is_taken_back_before_they_change(build):
+    job = build.job(parallelism=2)
+    checks = [
+        {"name": name, "state": state, "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z"}
+        for name, state in (("asked", "Pending"), ("early", "Ready"), ("later", "Retry"))
+    ]
+    workload = build.workload(build.job(parallelism=4), checks=checks)
+    workload["status"]["reclaimablePods"] = [{"name": "main", "count": 3}]
+    answers, reclaimed, change, _ = plan(build.situation(job, workload))
+    states_after = [each["state"] for each in answers.status["admissionChecks"]]
+    assert states_after == ["Pending", "Pending", "Retry"]
+    assert (reclaimed.status, reclaimed.versioned) == ({"reclaimablePods": None}, True)
+    assert change.patch["spec"]["podSets"][0]["count"] == 2
+
+
+def test_a_workload_stays_out_of_its_queue_until_it_matches_its_job(build):
+    """If the server refuses its update, it must not get quota again and again."""
+    job, other = build.job(parallelism=2), build.job()
+    (cancel,) = plan(build.situation(job, build.workload(other, reserved=True)))
+    held = {**build.workload(other), "status": cancel.status}
+    assert states.is_held_back(held)
+    update, _ = plan(build.situation(job, held))
+    (again,) = plan(build.situation(job, update.new))
+    assert not states.is_held_back({**update.new, "status": again.status})
+    assert plan(build.situation(job, {**update.new, "status": again.status})) == ()
 
 
 def test_a_note_in_a_copy_of_a_job_is_about_another_job(build):

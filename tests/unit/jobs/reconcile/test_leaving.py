@@ -207,20 +207,6 @@ def test_a_job_that_left_while_it_stopped_completes_its_stop_first(build, state)
     assert deleted(plan(build.situation({**restored.new, "status": seen}, workload)))
 
 
-def test_a_job_that_its_user_suspends_starts_again_once_its_pods_are_gone():
-    workload = admitted(made())
-    running = started(job(), workload)
-    by_hand = {**running, "spec": {**running["spec"], "suspend": True}, "status": RUNNING}
-    (restored,) = plan(situation(by_hand, workload))
-    assert restored.new["spec"]["suspend"]
-    assert restored.new["spec"]["template"] == TEMPLATE
-    assert plan(situation(restored.new, workload)) == ()
-    ended = {**restored.new, "status": {}}
-    again = started(ended, workload)
-    assert not again["spec"]["suspend"]
-    assert again["spec"]["template"]["spec"]["nodeSelector"] == {"pool": "spot"}
-
-
 # ---- prebuilt workloads
 
 
@@ -329,7 +315,7 @@ def test_an_edited_job_that_is_ending_gives_back_no_more_than_it_holds():
             return dict.fromkeys(self.spec.get("sets", ()), 1)
 
     status = {"phase": "Ending", **RUNNING}
-    for edit, given in (({"main": 9}, None), ({"other": 3}, None), ({"main": 2}, 2)):
+    for edit, given in (({"main": 9}, None), ({"other": 3}, 1), ({"main": 2}, 2)):
         ending = sets_of(job(suspend=False, status=status), **edit)
         commands = plan(situation(ending, admitted(made(Sets)), kind=Reclaiming))
         listed = [each["count"] for one in commands for each in one.status["reclaimablePods"]]
@@ -409,3 +395,26 @@ def test_a_job_that_is_invalid_for_a_while_keeps_what_its_checks_have_said(statu
         workload["status"] = {"admissionChecks": [{**entry, **status}]}
     assert bool(deleted(plan(situation(job(workers=-1), workload)))) is not stays
     assert not deleted(plan(situation(job(), workload)))
+
+
+@pytest.mark.parametrize("state", ["Retry", "Ready"])
+@pytest.mark.parametrize("active", [True, False])
+def test_a_job_that_is_invalid_when_its_last_pod_ends_keeps_what_holds_it(state, active):
+    entry = {"name": "check", "message": "", "lastTransitionTime": "2024-01-01T00:00:00Z"}
+    workload = admitted(made())
+    workload["spec"]["active"] = active
+    workload["status"]["admissionChecks"] = [{**entry, "state": state}]
+    victim = states.evict(workload, "AdmissionCheck", "again", NOW - 10)
+    stopping = job(workers=-1, status=RUNNING)
+    assert not any(isinstance(each, Change) for each in plan(situation(stopping, victim)))
+    commands = plan(situation(job(workers=-1), victim))
+    if active and state == "Ready":
+        assert deleted(commands)
+        return
+    assert not deleted(commands)
+    *_, free = (each for each in commands if isinstance(each, PatchStatus))
+    assert free.status["conditions"]
+    assert "admission" not in free.status
+    released = states.release(victim, NOW)
+    assert not deleted(plan(situation(job(workers=-1), released)))
+    assert not deleted(plan(situation(job(), released)))

@@ -737,6 +737,16 @@ def test_of_a_partially_admitted_job_all_pods_but_the_needed_ones_are_reclaimabl
     assert told.status == {"reclaimablePods": [{"name": "main", "count": 3}]}
 
 
+def test_pods_of_a_pod_set_with_another_name_are_reclaimable(build):
+    """A prebuilt Workload names its pod sets itself, and a waiting job may rename its own."""
+    job = build.started(build.job(), active=1, succeeded=2)
+    workload = build.workload(build.job(), admitted=True)
+    workload["spec"]["podSets"][0]["name"] = "workers"
+    workload["status"]["admission"]["podSetAssignments"][0]["name"] = "workers"
+    (told,) = plan(build.situation(job, workload))
+    assert told.status == {"reclaimablePods": [{"name": "workers", "count": 2}]}
+
+
 def test_reclaimable_pods_never_shrink_while_quota_is_held(build):
     job = build.job(parallelism=2, completions=4)
     workload = build.workload(job, admitted=True)
