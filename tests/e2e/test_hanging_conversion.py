@@ -72,6 +72,7 @@ def silent(listener: socket.socket, certificates: Certificates) -> Iterator[None
         with suppress(OSError):  # the test is over
             while True:
                 connection, _ = listener.accept()
+                kept.append(connection)  # in case that there is no handshake
                 connection.settimeout(5)
                 with suppress(ssl.SSLError, OSError):
                     kept.append(context.wrap_socket(connection, server_side=True))

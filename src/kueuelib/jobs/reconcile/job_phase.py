@@ -7,7 +7,7 @@ import enum
 import attrs
 
 from kueuelib.api.meta import Obj
-from kueuelib.jobs.contract.capabilities import JobWithCustomStop, Matching
+from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithCustomStop, Matching
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.workload import states
@@ -67,6 +67,17 @@ def job_phase_of(case: Case) -> JobPhase:
         return JobPhase.EVICTED
     if isinstance(job, JobWithCustomStop) and job.is_stopping():
         return JobPhase.STOPPING
+    if job.is_suspended() and states.is_admitted(workload) and _is_stopped_by_hand(case):
+        return JobPhase.STOPPING
     if job.is_suspended():
         return JobPhase.STARTING if states.is_admitted(workload) else JobPhase.WAITING
     return JobPhase.RUNNING if states.is_admitted(workload) else JobPhase.NOT_ADMITTED
+
+
+def _is_stopped_by_hand(case: Case) -> bool:
+    """Whether a job that nobody stopped for us is suspended while its pods still use quota.
+
+    Kinds that know more of a stop say so by themselves.
+    """
+    knows = isinstance(case.job, ComposableJob | JobWithCustomStop)
+    return not knows and case.situation.uses_quota(case.job)

@@ -207,6 +207,20 @@ def test_a_job_that_left_while_it_stopped_completes_its_stop_first(build, state)
     assert deleted(plan(build.situation({**restored.new, "status": seen}, workload)))
 
 
+def test_a_job_that_its_user_suspends_starts_again_once_its_pods_are_gone():
+    workload = admitted(made())
+    running = started(job(), workload)
+    by_hand = {**running, "spec": {**running["spec"], "suspend": True}, "status": RUNNING}
+    (restored,) = plan(situation(by_hand, workload))
+    assert restored.new["spec"]["suspend"]
+    assert restored.new["spec"]["template"] == TEMPLATE
+    assert plan(situation(restored.new, workload)) == ()
+    ended = {**restored.new, "status": {}}
+    again = started(ended, workload)
+    assert not again["spec"]["suspend"]
+    assert again["spec"]["template"]["spec"]["nodeSelector"] == {"pool": "spot"}
+
+
 # ---- prebuilt workloads
 
 
