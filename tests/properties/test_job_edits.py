@@ -439,6 +439,8 @@ class Edits(RuleBasedStateMachine):
         workload = self.world.workload
         if states.phase_of(workload) is not states.Phase.PENDING or states.is_deleted(workload):
             return
+        if states.is_held_back(workload):  # it does not match its job yet
+            return
         labels = self.flavors[flavor][0]
         for entry in workload["spec"]["podSets"]:
             selector = placed(copy.deepcopy(entry["template"]))["nodeSelector"]
