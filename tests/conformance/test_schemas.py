@@ -287,6 +287,35 @@ async def test_what_is_structural_is_taken(api, schema):
     assert found.status == 201, found
 
 
+async def test_rules_hold_for_defaults_as_they_are_written(api):
+    """Nested defaults do not count; values of maps are spared; `oldSelf` is the default itself."""
+    small = {"type": "integer", "default": 1}
+
+    def ruled(default, rule="self.size <= 5"):
+        rules = [{"rule": rule, "message": "m"}]
+        return {**struct(size=small), "default": default, "x-kubernetes-validations": rules}
+
+    no_key = 'Invalid value: "object": no such key: size evaluating rule: m'
+    x = struct(
+        a=ruled({}),
+        b=ruled({"size": 6}),
+        c={"type": "array", "maxItems": 9, "items": struct(in_=ruled({}))},
+        d={"type": "object", "maxProperties": 9, "additionalProperties": struct(in_=ruled({}))},
+        e={"type": "object", "default": {"in": {}}, "properties": {"in": ruled({"size": 1})}},
+        f=ruled({"size": 1}, "self.size > oldSelf.size"),
+    )
+    assert set(await refusals(api, crd(spec(x)))) == {
+        (f"{X}.properties[a].default", no_key),
+        (f"{X}.properties[b].default", "Invalid value: m"),
+        (f"{X}.properties[c].items.properties[in_].default", no_key),
+        (f"{X}.properties[e].default.in", no_key),
+        (f"{X}.properties[f].default", "Invalid value: m"),
+    }
+    good = ruled({"size": 5})
+    found = await api.post(CRDS, crd(spec(good)), params={"dryRun": "All"})
+    assert found.status == 201, found
+
+
 async def test_all_problems_of_a_schema_are_told_together(api):
     parts = struct(b={}, a={}, c={"type": "array"})
     found = await refusals(api, crd(struct(spec=parts)))

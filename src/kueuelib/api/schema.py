@@ -14,8 +14,10 @@ from typing import Any, Final, Literal, Union, get_args, get_origin
 
 import attrs
 
+from kueuelib.api.codec import encode
 from kueuelib.api.core import PodTemplateSpec
 from kueuelib.api.meta import KubeObject, Obj, ObjectMeta
+from kueuelib.api.patch import merge_patch
 from kueuelib.api.quantity import PATTERN, Quantity
 from kueuelib.api.struct import MicroTime, Struct, Time, Wire, json_name
 from kueuelib.errors import ConfigError
@@ -251,13 +253,12 @@ def _add_default(schema: Obj, default: Any) -> None:
         schema["default"] = default
     elif isinstance(default, Quantity):
         schema["default"] = str(default)
-    elif _has_defaults(schema):
-        schema["default"] = {}  # without it, defaults below an absent object are not applied
-
-
-def _has_defaults(schema: Obj) -> bool:
-    inner = schema.get("properties", {}).values()
-    return "required" not in schema and any("default" in each for each in inner)
+    elif isinstance(default, Struct):
+        inner = schema.get("properties", {}).items()
+        nested = {name: each["default"] for name, each in inner if "default" in each}
+        whole = merge_patch(nested, encode(default))
+        if whole and set(schema.get("required", ())) <= whole.keys():
+            schema["default"] = whole  # with nested ones, because rules must hold for it as it is
 
 
 class _NoSchema(Exception):

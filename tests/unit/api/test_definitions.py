@@ -16,6 +16,7 @@ from kueuelib.api.crd_parts import Column, Rule
 from kueuelib.api.definitions import Version, converted, crd, crd_of, definition_of
 from kueuelib.api.meta import ConditionedStatus, KubeObject, ObjectMeta
 from kueuelib.api.quantity import Quantity
+from kueuelib.api.schema import object_schema
 from kueuelib.api.struct import Struct, Time, frozen, wire
 from kueuelib.errors import ConfigError, InvalidObject
 from kueuelib.runtime.importing import module_at
@@ -52,6 +53,18 @@ class WidgetSpec(Struct):
 @attrs.frozen
 class WidgetStatus(ConditionedStatus):
     since: Time | None = attrs.field(default=None, metadata=wire(column="Since"))
+
+
+@attrs.frozen
+class GaugeSpec(Struct):
+    size: int = 1
+    limits: Limits = Limits(share=0.25)
+    disk: Disk = Disk(size=Quantity.of(1))
+
+
+@attrs.frozen
+class Gauge(KubeObject):
+    spec: GaugeSpec = GaugeSpec(size=3)
 
 
 @attrs.frozen
@@ -95,11 +108,17 @@ def schema() -> dict[str, Any]:
     ]
 
 
+def test_a_default_has_the_nested_ones_and_what_it_says_itself() -> None:
+    spec = object_schema(Gauge, derived=True)["properties"]["spec"]
+    disk = {"size": "1", "kind": "slow"}
+    assert spec["default"] == {"size": 3, "limits": {"cpu": 2, "share": 0.25}, "disk": disk}
+
+
 def test_attributes_without_default_are_required_and_others_have_their_default() -> None:
     spec = schema()["properties"]["spec"]
     assert schema()["required"] == ["spec"]
     assert spec["required"] == ["owner"]
-    assert spec["properties"]["limits"]["default"] == {}
+    assert spec["properties"]["limits"]["default"] == {"cpu": 2, "share": 0.5}
     assert spec["properties"]["limits"]["properties"]["cpu"] == {
         "type": "integer",
         "format": "int32",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from kueuelib.api.meta import Obj
@@ -70,20 +71,46 @@ class RuleBook:
             return [_SKIPPED]
         return _Pass().run(self._checks, obj, MISSING if old is None else old)
 
+    def broken_by_defaults(self, path: str) -> list[FieldError]:
+        """The rules that defaults of the schema break, as they are written.
+
+        Args:
+            path: of the schema in the definition.
+        """
+        return [] if self._checks is None else list(_broken_by_defaults(self._checks, path))
+
 
 class _Exhausted(Exception):
     """No further rule may run."""
 
 
+def _broken_by_defaults(checks: Checks, path: str) -> Iterator[FieldError]:
+    """Of a node and what is below it, except in values of maps: Kubernetes does not look there."""
+    default = checks.node.default
+    if default is not MISSING:
+        yield from _Pass(ratcheting=False).run(checks, default, default, f"{path}.default")
+    if checks.items is not None:
+        yield from _broken_by_defaults(checks.items, f"{path}.items")
+    for name, sub in sorted(checks.properties.items()):
+        yield from _broken_by_defaults(sub, f"{path}.properties[{name}]")
+
+
 class _Pass:
-    def __init__(self) -> None:
+    """One evaluation of the rules for a value.
+
+    Args:
+        ratcheting: whether rules that do not look at the old value spare what has not changed.
+    """
+
+    def __init__(self, *, ratcheting: bool = True) -> None:
+        self._ratcheting = ratcheting
         self._left = OBJECT_LIMIT
         self._deadline = deadline_in(OBJECT_SECONDS)
         self._errors: list[FieldError] = []
 
-    def run(self, checks: Checks, obj: Obj, old: Any) -> list[FieldError]:
+    def run(self, checks: Checks, obj: Any, old: Any, path: str = "") -> list[FieldError]:
         with contextlib.suppress(_Exhausted):  # the error that says so is among the others
-            self._visit(checks, obj, old, "", ratchet=False)
+            self._visit(checks, obj, old, path, ratchet=False)
         return self._errors
 
     def _visit(self, checks: Checks, value: Any, old: Any, path: str, *, ratchet: bool) -> None:
@@ -114,7 +141,7 @@ class _Pass:
 
     def _evaluate(self, checks: Checks, value: Any, old: Any, path: str, *, ratchet: bool) -> None:
         has_old = old is not MISSING and old is not None
-        unchanged = ratchet or _unchanged(value, old)
+        unchanged = self._ratcheting and (ratchet or _unchanged(value, old))
         wanted = [
             rule
             for rule in checks.rules

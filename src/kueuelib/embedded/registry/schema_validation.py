@@ -89,7 +89,7 @@ _HEAD = frozenset({"apiVersion", "kind", "metadata"})
 
 
 def _default_problems(node: SchemaNode, path: str, *, head: bool = False) -> Iterator[FieldError]:
-    """Why defaults are not valid; CEL rules are not evaluated, and values of maps have none."""
+    """Why defaults are not valid without a look at CEL rules; values of maps have none."""
     if node.default is not MISSING:
         yield from _problems_of(node, node.default, f"{path}.default")
     if node.items is not None:

@@ -80,7 +80,7 @@ class StructuralSchema:
         return errors
 
     def rule_problems(self, path: str) -> list[FieldError]:
-        """Why the CEL rules of the schema cannot be compiled.
+        """Why the CEL rules of the schema cannot be compiled, or which of them its defaults break.
 
         Args:
             path: of the schema in the definition.
@@ -91,9 +91,12 @@ class StructuralSchema:
         from kueuelib.embedded.cel.rules import problems_of
 
         problems = problems_of(self.node, path)
-        if not problems and not self._books:
+        if problems:
+            return problems
+        if not self._books:
             self._books.append(RuleBook(self.node))
-        return problems
+        broken: list[FieldError] = self._books[0].broken_by_defaults(path)
+        return broken
 
 
 _RECENT: OrderedDict[bytes, StructuralSchema] = OrderedDict()
