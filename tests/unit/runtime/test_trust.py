@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from kueuelib.api.kinds import API_SERVICES, CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import ObjectKey
@@ -25,6 +26,7 @@ from kueuelib.runtime.webhook.certs import (
     judge,
     renewed,
     server_context,
+    service_names,
 )
 from kueuelib.runtime.webhook.files import CertificateFiles
 from kueuelib.runtime.webhook.keeper import CertificateKeeper
@@ -298,6 +300,24 @@ async def test_the_keeper_names_the_hosts_of_urls_also_in_a_new_secret(api, monk
         await eventually(
             lambda: "10.1.2.3" in judge(from_secret(api.objects[SECRET_PATH])).names.addresses
         )
+
+
+async def test_the_keeper_names_a_service_elsewhere_and_says_that_the_namespace_is_wrong(api):
+    """As after `--namespace` with another namespace than the one of the manifests."""
+    called = webhooks()
+    service = {"name": "op", "namespace": "op-system", "path": "/x"}
+    called["webhooks"][0]["clientConfig"] = {"service": service}
+    api.put(MUTATING, called)
+    trusting = [Trusting(MUTATING_WEBHOOKS, "m")]
+    names = service_names("op", SECRET.namespace)
+    keeper = CertificateKeeper(api.client, [server_context()], SECRET, names, trusting)
+    with capture_logs() as lines:
+        async with Running(keeper):
+            hosts = judge(from_secret(api.objects[SECRET_PATH])).names.hosts
+    assert hosts == names.hosts | {"op.op-system.svc"}
+    (told,) = [line for line in lines if "services" in line]
+    assert told["services"] == ["op.op-system.svc"]
+    assert told["fix"].startswith("run it with --namespace op-system: ")
 
 
 async def test_the_keeper_soon_finds_what_appears(api, monkeypatch):

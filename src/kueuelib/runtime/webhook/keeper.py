@@ -205,5 +205,16 @@ class CertificateKeeper:
                     missing=injected.missing,
                 )
         known = self._names.covers(injected.called)
+        here = f".{self._secret.namespace}.svc"
+        fresh = sorted(injected.called.hosts - self._names.hosts)
+        if elsewhere := [each for each in fresh if each.endswith(".svc") and here not in each]:
+            namespaces = sorted({each.split(".")[-2] for each in elsewhere})
+            self._log.warning(
+                "the API server calls our webhooks through a Service in another namespace",
+                services=elsewhere,
+                secret=str(self._secret),
+                fix=f"run it with --namespace {' or '.join(namespaces)}: that of Secret and Lease, "
+                "which all replicas share",
+            )
         self._names |= injected.called
         return known

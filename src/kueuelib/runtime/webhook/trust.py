@@ -156,9 +156,15 @@ def _callers(obj: Obj) -> list[Mapping[str, Any]]:
 
 
 def _hosts(obj: Obj) -> set[str]:
-    """The hosts that an API server calls by a URL."""
-    urls = (urlsplit(each.get("url") or "") for each in _callers(obj))
-    return {url.hostname for url in urls if url.hostname}
+    """The hosts that an API server calls, by a URL or as a Service."""
+    hosts = set()
+    for each in _callers(obj):
+        service = each.get("service") or {}
+        if host := urlsplit(each.get("url") or "").hostname:
+            hosts.add(host)
+        elif service.get("name") and service.get("namespace"):
+            hosts.add(f"{service['name']}.{service['namespace']}.svc")
+    return hosts
 
 
 def _client_configs(obj: Obj) -> list[dict[str, Any]]:
@@ -180,7 +186,7 @@ class Injected:
     Attributes:
         written: the objects that did not trust the authority.
         missing: the objects that do not exist, and the optional ones that we have no right to.
-        called: the hosts of the URLs in the others, which the server's certificate has to name.
+        called: the hosts that the others call, which the server's certificate has to name.
     """
 
     written: list[str]
@@ -215,7 +221,7 @@ def path_of(target: Trusting) -> str:
 
 
 async def _inject_one(client: Client, target: Trusting, ca_cert: bytes) -> tuple[set[str], bool]:
-    """Writes the authority into one object; returns the hosts of its URLs, and whether it wrote."""
+    """Writes the authority into one object; returns the hosts it calls, and whether it wrote."""
     key, hosts = ObjectKey("", target.name), set[str]()
     for attempt in range(ATTEMPTS):
         obj = await client.get(target.resource, key)
