@@ -361,7 +361,10 @@ class StopTimeout(KueuelibError):
 
 
 class TerminalError(KueuelibError):
-    """A reconciler's error that no retry can cure: the object is not queued again."""
+    """A reconciler's error that no retry can cure: the object is not queued again.
+
+    In a teardown the finalizer stays: return None to let the object go.
+    """
 
 
 class UnknownObject(KueuelibError, KeyError):

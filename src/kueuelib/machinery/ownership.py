@@ -17,6 +17,7 @@ from kueuelib.api.meta import (
     ObjectKey,
     Resource,
     controller_of,
+    group_kind_of,
     key_of,
     labels_of,
     owner_reference,
@@ -98,6 +99,32 @@ def placed_child(child: Obj, resource: Resource, owner: Obj) -> Obj:
             )
         meta["namespace"] = here
     return {**child, "metadata": meta}
+
+
+def is_left_over(present: Mapping[str, Any], owner: Obj) -> bool:
+    """Whether it is the child of an earlier object with the name of the owner.
+
+    The garbage collector will delete it.
+    """
+    controller = controller_of(present)
+    return (
+        controller is not None
+        and owner["metadata"]["uid"] not in owners_of(present)
+        and controller["name"] == owner["metadata"]["name"]
+        and group_kind_of(controller) == group_kind_of(owner)
+    )
+
+
+def is_absent(present: Mapping[str, Any], owner: Obj, *, others: bool) -> bool:
+    """Whether an object of a kind of children counts as absent for an owner.
+
+    Args:
+        present: the object.
+        owner: for example an object with the name of an earlier one, whose child is still there.
+        others: whether objects that do not belong to it count.
+    """
+    own = owner["metadata"]["uid"] in owners_of(present)
+    return not own and (not others or is_left_over(present, owner))
 
 
 def claim_problem(

@@ -16,6 +16,8 @@ from kueuelib.machinery.ownership import (
     hold,
     holder_of,
     holders,
+    is_absent,
+    is_left_over,
     owned_child,
 )
 
@@ -109,3 +111,21 @@ def test_an_object_of_nobody_is_claimed_only_with_adopt() -> None:
     mine = owner()
     assert claim_problem({"metadata": {}}, mine, "boxes", adopt=False)
     assert claim_problem({"metadata": {}}, mine, "boxes", adopt=True) is None
+
+
+def test_what_is_left_of_an_earlier_object_is_absent_and_others_are_if_they_do_not_count() -> None:
+    earlier, other = owner(), owner()
+    earlier["metadata"]["uid"], other["metadata"]["uid"] = "u0", "u2"
+    other["metadata"]["name"] = "v"
+
+    def child(by: dict) -> dict:
+        return owned_child(SECRETS.new("s"), SECRETS, by, WIDGETS, "op")
+
+    cases = {"own": child(owner()), "earlier": child(earlier), "other": child(other)}
+    cases["nobody"] = SECRETS.new("s", "ns")
+    absent = {
+        others: [name for name, each in cases.items() if is_absent(each, owner(), others=others)]
+        for others in (False, True)
+    }
+    assert absent == {False: ["earlier", "other", "nobody"], True: ["earlier"]}
+    assert [name for name, each in cases.items() if is_left_over(each, owner())] == ["earlier"]

@@ -24,6 +24,7 @@ from kueuelib.runtime import (
     Struct,
     crd,
     frozen,
+    is_true,
     kinds,
 )
 from kueuelib.runtime.events import EventRecorder
@@ -256,6 +257,65 @@ async def test_a_child_of_somebody_else_is_never_taken_over(
     assert "it belongs to Pod p" in errors[0]
     found = await client.get(kinds.CONFIG_MAPS, CHILD)
     assert [each["uid"] for each in found["metadata"]["ownerReferences"]] == ["u"]
+
+
+def once(owned: Any, seen: list[bool]) -> Operator:
+    """An operator that writes a child once, and prunes."""
+    app = Operator("boxes")
+
+    @app.reconciles(Box, owns=[owned])
+    async def reconcile(found: Box, context: Context) -> None:
+        seen.append(context.get(owned, "child") is not None)
+        if not seen[-1]:
+            await context.apply(owned.new("child"))
+        await context.prune(owned)
+        context.condition("Ready", True, "Applied")
+
+    return app
+
+
+async def test_the_child_of_an_earlier_object_is_absent_and_waited_for(client: Client) -> None:
+    """No garbage collector runs, as if it were late."""
+    seen: list[bool] = []
+    async with running(once(kinds.CONFIG_MAPS, seen), client):
+        first = await settled(client, await client.of(Box).create(box()))
+        await client.of(Box).delete(ONE)
+        await eventually(lambda: gone(client))
+        with capture_logs() as lines:
+            second = await client.of(Box).create(box())
+            before = len(seen)
+            await eventually(lambda: len(seen) > before + 9)
+        assert not any(seen[before:])
+        assert not is_true(await client.of(Box).get(ONE), "Ready")
+        (told,) = [line for line in lines if line["log_level"] in ("warning", "error")]
+        text = "ConfigMap default/child belongs to an earlier Box with the same name"
+        assert text in told["changed"][0]
+        left = await client.get(kinds.CONFIG_MAPS, CHILD)
+        assert [each["uid"] for each in left["metadata"]["ownerReferences"]] == [first.metadata.uid]
+        await client.delete(kinds.CONFIG_MAPS, CHILD)  # as the garbage collector does
+        assert is_true(await settled(client, second), "Ready")
+    made = await client.get(kinds.CONFIG_MAPS, CHILD)
+    assert [each["uid"] for each in made["metadata"]["ownerReferences"]] == [second.metadata.uid]
+
+
+async def test_what_a_call_finds_by_name_is_not_pruned(client: Client) -> None:
+    """A password that is written once is not renewed."""
+    seen: list[bool] = []
+    async with running(once(kinds.SECRETS, seen), client):
+        await settled(client, await client.of(Box).create(box()))
+        first = await client.get(kinds.SECRETS, CHILD)
+        other = kinds.SECRETS.new("other", "default")
+        other["metadata"] |= {key: first["metadata"][key] for key in ("labels", "ownerReferences")}
+        await client.create(kinds.SECRETS, other)
+
+        async def pruned() -> bool:
+            left = (await client.list(kinds.SECRETS)).items
+            return [each["metadata"]["name"] for each in left] == ["child"]
+
+        await eventually(pruned)
+    assert (await client.get(kinds.SECRETS, CHILD))["metadata"]["uid"] == first["metadata"]["uid"]
+    assert seen[0] is False
+    assert all(seen[1:])
 
 
 # ---- typed webhooks -----------------------------------------------------------------------------

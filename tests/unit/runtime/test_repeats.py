@@ -138,6 +138,7 @@ def test_what_the_operator_wrote_itself_is_no_change_by_others() -> None:
     [
         (lambda r: Round([r.change("", "status"), r.change()], conflict="late"), Cause.OWN),
         (lambda r: Round([r.change("", "status"), r.change("ConfigMap ns/b")]), Cause.CHILD),
+        (lambda r: Round([Change("ConfigMap ns/b", None, r.obj())]), Cause.CHILDREN),
         (lambda r: Round([r.change("", "status")]), Cause.STATUS),
         (lambda r: Round([], conflict="late"), Cause.CONFLICT),
         (lambda r: Round([], requeue_after=SOON / 2), Cause.REQUEUE),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.errors import ConfigError
-from kueuelib.machinery.ownership import claim_problem
+from kueuelib.errors import ConfigError, Conflict
+from kueuelib.machinery.ownership import claim_problem, is_left_over
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.reading import managers_of, read, take_over
 
@@ -33,10 +33,15 @@ async def claim(
 
     Raises:
         ConfigError: it is foreign.
-        Conflict: it was changed meanwhile.
+        Conflict: it was changed meanwhile, or it is left from an earlier owner with the same name.
     """
     managers = managers_of(adopt)
     actual = await read(client, resource, key) if present is None or managers else present
+    if actual is not None and is_left_over(actual, owner):
+        raise Conflict(
+            f"{resource.kind} {key} belongs to an earlier {owner['kind']} with the same name, and "
+            "has not been deleted yet"
+        )
     problem = actual and claim_problem(actual, owner, by, adopt=bool(adopt))
     if problem:
         raise ConfigError(f"{resource.kind} {key}", *problem)

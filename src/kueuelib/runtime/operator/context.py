@@ -22,17 +22,12 @@ from kueuelib.api.patch import diff_merge_patch
 from kueuelib.api.struct import Struct
 from kueuelib.errors import ConfigError, NotFound
 from kueuelib.machinery.event_series import EventType
-from kueuelib.machinery.ownership import OWNER_INDEX, owned_child, placed_child
+from kueuelib.machinery.ownership import OWNER_INDEX, is_absent, owned_child, placed_child
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.cluster import Cluster
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.operator.adopting import claim
-from kueuelib.runtime.operator.reconciled import (
-    OtherCluster,
-    OtherKind,
-    Watched,
-    watched_of,
-)
+from kueuelib.runtime.operator.reconciled import OtherCluster, OtherKind, Watched, watched_of
 from kueuelib.runtime.operator.surroundings import Surroundings, index_name
 from kueuelib.runtime.operator.writes import NotingClient, Writes
 from kueuelib.runtime.queries import PatchType
@@ -71,6 +66,9 @@ class Context:
     def get(self, kind: Kind | OtherKind, name: str, namespace: str | None = None) -> Obj | None:
         """One raw object out of the cache; the namespace is that of the object by default.
 
+        Of a kind in `owns=`, the child of an earlier object with the same name counts as absent,
+        and unless the kind is in `watches=`, too, so do all but the children of this object.
+
         Args:
             kind: one of `owns=` or `watches=`, so kinds of other clusters, too.
             name: of the object.
@@ -79,10 +77,16 @@ class Context:
         Raises:
             ConfigError: the kind is neither owned nor watched.
         """
-        informer = self._informer(watched_of(kind))
+        watched = watched_of(kind)
+        informer = self._informer(watched)
         where = self.obj["metadata"].get("namespace", "") if namespace is None else namespace
         key = ObjectKey(where if informer.resource.namespaced else "", name)
-        return informer.store.get(key)
+        found = informer.store.get(key)
+        if found is not None and watched in self._around.declared.owns:
+            if is_absent(found, self.obj, others=watched in self._around.declared.watches):
+                return None
+            self._named.add((informer.resource.group_kind, key))
+        return found
 
     def children(self, kind: Kind, index: str = "", value: Hashable = None) -> tuple[Obj, ...]:
         """The raw children of a kind, out of the cache; all of them, or those that an index finds.
@@ -142,7 +146,8 @@ class Context:
         is not cached, so that every call sends a patch.
 
         A child of a kind in `owns=` gets the owner reference and the operator's label, and is
-        refused if it exists and does not belong to the object.
+        refused if it exists and does not belong to the object. If it belongs to an earlier object
+        with the same name, the call ends, and is repeated until that child has been deleted.
 
         Args:
             child: the desired fields, with `apiVersion`, `kind` and `metadata.name`, in any form;
@@ -159,6 +164,7 @@ class Context:
 
         Raises:
             ConfigError: the kind is not declared, the object cannot own it, or it is foreign.
+            Conflict: the child of an earlier object is still there.
             ApiError: the server refused it.
         """
         declared = self._around.declared
@@ -181,8 +187,7 @@ class Context:
             present = self._informer(resource).store.get(key)
             if present is not None and self._around.applied.holds(resource, wanted, present):
                 return present
-            around = self._around
-            await claim(self.client, resource, key, present, self.obj, around.operator, adopt)
+            await claim(self.client, resource, key, present, self.obj, self._around.operator, adopt)
         else:
             await take_over_named(self.client, resource, key, adopt)
         answer = await self.client.apply(resource, wanted)
@@ -204,7 +209,11 @@ class Context:
         await self._delete(resource, ObjectKey(where if resource.namespaced else "", name))
 
     async def prune(self, kind: Kind) -> int:
-        """Delete the children of a kind that were not applied in this call; returns how many."""
+        """Delete the children of a kind that this call neither applied nor found with `get`.
+
+        Returns:
+            how many.
+        """
         resource = resource_of(kind)
         extra = [
             key_of(child)
@@ -380,11 +389,10 @@ class Context:
         held = None if informer is None else informer.store.get(key)
         try:
             answer = await self.client.delete(resource, key)
-            if held is not None:
-                self.writes.deleted(held)
         except NotFound:
             if held is not None:
                 self._around.cache.learn_gone(held)
             return
         if held is not None:
+            self.writes.deleted(held)
             self._around.cache.learn_deleted(held, answer)

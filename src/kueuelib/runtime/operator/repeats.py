@@ -42,6 +42,10 @@ class Cause(Enum):
         "user asked for"
     )
     CHILD = "apply to a child what depends on the object only, and not for example the time"
+    CHILDREN = (
+        "apply the same children in each call: prune deletes those that the call neither applied "
+        "nor found with get"
+    )
     STATUS = "report what depends on the objects only, and not for example the time"
     CONFLICT = (
         "somebody else, or an earlier write of this call, changes the object meanwhile: write only "
@@ -196,7 +200,8 @@ def _cause_of(done: Round) -> tuple[Cause | None, dict[tuple[str, str], str]]:
     if any(not path.startswith("/status") for path in own):
         return Cause.OWN, marks
     if len(own) < len(marks):
-        return Cause.CHILD, marks
+        whole = all(each.whole for each in done.changes if each.subject)
+        return Cause.CHILDREN if whole else Cause.CHILD, marks
     if done.conflict:
         return Cause.CONFLICT, {("", "Conflict"): _conflict(done)}
     if own:
