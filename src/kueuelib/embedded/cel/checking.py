@@ -85,7 +85,10 @@ class _Exhausted(Exception):
 
 
 def _broken_by_defaults(checks: Checks, path: str) -> Iterator[FieldError]:
-    """Of a node and what is below it, except in values of maps: Kubernetes does not look there."""
+    """The broken rules of a node and of what is below it.
+
+    Values of maps are spared, because Kubernetes does not look there.
+    """
     default = checks.node.default
     if default is not MISSING:
         yield from _Pass(ratcheting=False).run(checks, default, default, f"{path}.default")

@@ -66,8 +66,8 @@ class Context:
     def get(self, kind: Kind | OtherKind, name: str, namespace: str | None = None) -> Obj | None:
         """One raw object out of the cache; the namespace is that of the object by default.
 
-        Of a kind in `owns=`, the child of an earlier object with the same name counts as absent,
-        and unless the kind is in `watches=`, too, so do all but the children of this object.
+        If the kind is in `owns=`, the child of an earlier object with the same name counts as
+        absent. Unless it is in `watches=`, too, so do all but the children of this object.
 
         Args:
             kind: one of `owns=` or `watches=`, so kinds of other clusters, too.
@@ -81,12 +81,12 @@ class Context:
         informer = self._informer(watched)
         where = self.obj["metadata"].get("namespace", "") if namespace is None else namespace
         key = ObjectKey(where if informer.resource.namespaced else "", name)
-        found = informer.store.get(key)
-        if found is not None and watched in self._around.declared.owns:
-            if is_absent(found, self.obj, others=watched in self._around.declared.watches):
+        present = informer.store.get(key)
+        if present is not None and watched in self._around.declared.owns:
+            if is_absent(present, self.obj, others=watched in self._around.declared.watches):
                 return None
             self._named.add((informer.resource.group_kind, key))
-        return found
+        return present
 
     def children(self, kind: Kind, index: str = "", value: Hashable = None) -> tuple[Obj, ...]:
         """The raw children of a kind, out of the cache; all of them, or those that an index finds.
