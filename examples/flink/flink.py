@@ -1,7 +1,7 @@
 """FlinkDeployments in the queue: a word suspends them, in `spec.job.state`.
 
-This is for application clusters of the Flink Kubernetes operator whose `taskManager.replicas` says
-how many TaskManagers there are. Choose an `upgradeMode` other than `stateless` to keep the state of
+This is for application clusters of the Flink Kubernetes operator whose `taskManager.replicas` sets
+the number of TaskManagers. Choose an `upgradeMode` other than `stateless` to keep the state of
 the job when it is evicted.
 """
 
@@ -48,10 +48,10 @@ def quantity(path: str, memory: str) -> str:
 
 
 def validate(new: Obj, _: Obj | None) -> Sequence[FieldError]:
-    """Refuse TaskManagers whose number nobody knows."""
+    """Require the number of TaskManagers, which decides how much quota they need."""
     if "replicas" in (new["spec"].get("taskManager") or {}):
         return ()
-    detail = "Required value: quota is for these replicas"
+    detail = "Required value: quota is reserved for these replicas"
     return (FieldError("spec.taskManager.replicas", "FieldValueRequired", detail),)
 
 

@@ -7,7 +7,7 @@ from kueuelib.testing import eventually, running, settled
 
 
 async def test_a_site_is_ready_when_its_pods_are(client: Client) -> None:
-    """The test plays the Deployment controller."""
+    """The test stands in for the Deployment controller."""
     sites, deployments = client.of(Site), client.of(Deployment)
     async with running(app, client):
         one = await settled(client, await sites.create(Site.new("one", "default")))
@@ -27,7 +27,7 @@ async def test_a_site_is_ready_when_its_pods_are(client: Client) -> None:
 
 
 async def test_a_replaced_object_keeps_what_the_class_does_not_know(client: Client) -> None:
-    """Neither unknown fields are lost, nor zeros."""
+    """Neither unknown fields nor zeros are lost."""
     labels = {"app": "old"}
     cache: Obj = {"name": "cache", "emptyDir": {}}
     pod = {"containers": [{"name": "c", "image": "i"}], "volumes": [cache]}

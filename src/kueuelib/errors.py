@@ -29,7 +29,7 @@ KueuelibError
 ├── StopTimeout              parts of a manager did not end in time
 ├── TerminalError            a reconciler's error that no retry can cure
 ├── UnknownObject            a name or key that the values given to a function do not have
-├── InvalidJob               a job's object says no pods that could be queued: names the field
+├── InvalidJob               a job's object does not describe its pods: names the field
 └── PodSetError              what admission adds to a pod template contradicts it
     ├── InvalidPodSetInfo
     └── InvalidPodSetUpdate
@@ -375,7 +375,7 @@ class UnknownObject(KueuelibError, KeyError):
 
 
 class InvalidJob(KueuelibError, ValueError):
-    """A job's object says no pods that could be queued.
+    """The object of a job does not describe pods that can be queued.
 
     Attributes:
         path: the field at fault.

@@ -145,7 +145,7 @@ FAULTS = (
         bypass,
         {f"pod-unqueued: Pod {TEAM}/free": WARNING},
         f"kubectl get -n {TEAM} pod free -o yaml | sed '/^  nodeName:/d' | "
-        "kubectl replace --force -f -  # begins again, in the queue; or let it end",
+        "kubectl replace --force -f -  # starts it again, in the queue; or let it end",
         {f"Pod {TEAM}/free", f"Workload {TEAM}/pod-free-*"},
         clean=delete(f"{PODS}/free"),
     ),

@@ -272,7 +272,7 @@ def defaults_of(cls: type) -> dict[str, Default]:
 def stated_in(
     made: Struct, given: Mapping[str, Any], defaults: Mapping[str, Default]
 ) -> dict[str, Any]:
-    """What is written of the fields that an object has, should they have their default values.
+    """The JSON to write for fields of an object that have, or get, their default values.
 
     A field that had its default is written as it came.
     """

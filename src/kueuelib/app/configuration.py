@@ -3,7 +3,7 @@
 `v1beta1` and `v1beta2` are read; the classes are spelled like `v1beta1`. Field names, defaults and
 meanings are Kueue's (`docs/configuration.md`). Reading is strict: an unknown key or a value of the
 wrong type is a `ConfigError` that names the file, the key and the fix, because a typo that is
-silently ignored is found only in production. One error names all that is refused.
+silently ignored is found only in production. One error names everything that is refused.
 """
 
 from __future__ import annotations

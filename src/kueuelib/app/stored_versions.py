@@ -130,7 +130,7 @@ class StoredReading:
             ApiError: the server refused something else than a conversion.
             TransportError: the server did not answer.
         """
-        # A page of several objects may be late again, and one object is known soon.
+        # A page of several objects may time out again; a single object arrives soon.
         sizes, token = PageSizes(1 if self._client in _FAILING else PAGE_SIZE), ""
         while True:
             page = await self._page(sizes.size, token)

@@ -209,7 +209,7 @@ def retry_end(entry: Mapping[str, Any], asked: Asked | None, retry_delay: float)
 
 
 def retry_pause_of(entry: Mapping[str, Any], after: float) -> float:
-    """How long a Retry with a delay of its own lasts; one below a second is stored rounded up."""
+    """How long a Retry with a delay of its own lasts; less than a second is stored rounded up."""
     if after >= 1:
         return after
     return retry_pause({**entry, "requeueAfterSeconds": math.ceil(after)}, 0.0)

@@ -12,10 +12,10 @@ _CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """The present step on standard error, if that is a terminal.
+    """Shows the current step on standard error, if that is a terminal.
 
     Args:
-        work: what is done in each step.
+        work: what each step does.
         total: the number of steps.
         file: where to write; standard error if None.
     """

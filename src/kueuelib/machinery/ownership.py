@@ -218,8 +218,8 @@ def hold(resource: Resource, obj: Obj, finalizer: str = "") -> Obj:
     """What an operator applies as `holder_of`, so that its teardown holds an object by a finalizer.
 
     Without the finalizer it gives the object up. The API server keeps a finalizer for as long as
-    one of the managers that applied it does. The UID protects other objects of the name, and keeps
-    the server from creating one.
+    one of the managers that applied it does. The UID protects later objects of the same name, and
+    keeps the server from creating one.
 
     Args:
         resource: the kind.

@@ -74,14 +74,14 @@ def _requested(pod_sets: tuple[PodShape, ...]) -> Mapping[str, int]:
 class Sizes:
     """Which jobs are small, medium and large.
 
-    The size of a job is its dominant share: the largest part that it asks for of the nominal quota
-    of a resource. The classes are thirds of the range of sizes, as factors: if the smallest job is
-    an eighth of the largest one, small jobs are at most a quarter of it.
+    The size of a job is its dominant share: the largest part of the nominal quota of any resource
+    that it asks for. The classes are thirds of the range of sizes on a logarithmic scale: if the
+    smallest job is an eighth of the largest one, small jobs are at most a quarter of it.
 
     Attributes:
         quota: nominal quota by resource, in the units of the scheduler.
         small: the largest share of a small job.
-        medium: the largest share of a medium one; as `small` if all jobs have one size.
+        medium: the largest share of a medium one; equals `small` if all jobs have one size.
     """
 
     quota: Mapping[str, int] = attrs.field(factory=dict)

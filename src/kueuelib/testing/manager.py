@@ -52,7 +52,7 @@ async def queueing(
         client: of the API server, for example the fixture `client`.
         own: job kinds and admission checks, each with its own manager in addition to the bundled
             one. The CRD of a job kind may be created before or inside the block. A name, such as
-            `pod`, is that of a kind that the bundled manager queues besides Jobs.
+            `pod`, enables a bundled kind besides Jobs.
 
     Raises:
         ConfigError: there is no bundled kind of that name.

@@ -96,7 +96,7 @@ def _void(
 
 def _late(required: Collection[str], objects: Objects) -> frozenset[str]:
     """Those of the checks that must pass or ask before preemption. One that is gone can do neither,
-    so nobody has to leave for it.
+    so no Workload is preempted for it.
     """
     checks = {name: objects.check(name) for name in required}
     return frozenset(

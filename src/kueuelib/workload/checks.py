@@ -148,11 +148,11 @@ def reset_checks(wl: Obj, checks: Iterable[str], message: str, now: float) -> Ob
 
 
 def retry_pause(entry: Mapping[str, Any], delay: float) -> float:
-    """How long a Retry lasts, in seconds: without a delay, twice as long with each one before it.
+    """How long a Retry lasts, in seconds: without a delay, each earlier Retry doubles it.
 
     Args:
         entry: the raw entry of the check, whose own delay comes first.
-        delay: of its AdmissionCheck.
+        delay: the one of its AdmissionCheck.
     """
     own = entry.get("requeueAfterSeconds")
     seconds = delay if own is None else float(own)

@@ -1,7 +1,7 @@
 """The deadlines of a Workload: pods not ready in time, an execution that takes too long, retention.
 
-All functions are pure; instants are seconds since the
-epoch. A function that finds nothing to do returns when it will, so that it is called again then.
+All functions are pure; instants are seconds since the epoch. A function that finds nothing to do
+returns when it will, so that it is called again then.
 """
 
 from __future__ import annotations

@@ -151,8 +151,8 @@ generated.
 - **honoured**: decisions depend on it, and a test fails if they do not.
 - **written**: the manager or the controller of a check writes it, and reads back what it needs.
 - **stored only**: it is stored, and nothing reads it. What another manager wrote there stays.
-- **waits**: a Workload that asks for something with it waits, and its condition says why. One that
-  holds quota keeps it.
+- **waits**: a Workload that uses it to ask for something waits, and its condition says why. A
+  Workload that holds quota keeps it.
 
 Both versions are served and `v1beta2` is stored. A field that only one version has under this
 name has its counterpart in the other, with the same meaning. The CRDs define the valid values:
@@ -180,9 +180,9 @@ also read in pod templates.
   A Workload takes over such an annotation of its job or Pods. The webhook copies it from a
   Deployment, StatefulSet or LeaderWorkerSet into the pod template. The values `false` and `0`, and
   an empty value, ask for nothing.
-  A prebuilt Workload takes over the annotations of its job and of the job's templates. If it has
-  quota before it has its job, it gives that back. To withdraw the request, remove the annotation
-  from the job and from the Workload.
+  A prebuilt Workload takes over the annotations of its job and of the job's templates. If it got
+  quota before its job existed, it gives that quota back. To withdraw the request, remove the
+  annotation from the job and from the Workload.
 - **a record**: other managers write it for themselves. It asks for nothing.
 
 A job whose `spec.managedBy` or `spec.runPolicy.managedBy` is `kueue.x-k8s.io/multikueue` waits in

@@ -23,7 +23,7 @@ def missing(kind: str, key: ObjectKey, known: list[str]) -> str:
     where = f" in namespace {key.namespace}" if key.namespace else ""
     text = f"{kind} {key.name} does not exist{where}"
     if not known and key.namespace:
-        return f"{text}, which has no {kind}s; choose another one with -n"
+        return f"{text}, which has no {kind}s; choose another namespace with -n"
     if not known:
         return f"{text}; the cluster has no {kind}s"
     more = ", ..." if len(known) > 5 else ""

@@ -19,7 +19,7 @@ RECENT: Final = 300.0
 
 
 async def start_note(client: Client, workload: Obj, now: float) -> tuple[str, ...]:
-    """What stands in the way of a start; nothing if the job runs or need not run.
+    """Why the start of a job fails; empty if the job runs or need not run.
 
     Args:
         client: whose cluster.

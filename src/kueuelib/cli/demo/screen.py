@@ -110,7 +110,7 @@ def draw(board: Board, seconds: float, width: int) -> RenderableType:
 
 
 def _usage(board: Board, seconds: float) -> str:
-    """What the rows above it say together."""
+    """The sums of the rows above it."""
     holders = [row for row in board.rows.values() if row.holds]
     flavors = []
     for flavor in next(iter(QUOTA.values())):

@@ -93,7 +93,7 @@ class Row:
 
     Attributes:
         state: `Created`, `Queued`, `Admitted`, `Running`, `Finished` or `Failed`.
-        cpus: that all its pods ask for.
+        cpus: the CPUs that all its pods ask for together.
         waited: seconds from the creation of the Workload to its admission, by the API's clock.
         started_at: the server's revision when the Job was first seen without `suspend`.
         admitted_at: the server's revision when its Workload was first seen admitted. The two arrive

@@ -33,8 +33,8 @@ def _changes(command: F) -> F:
         is_flag=False,
         flag_value=sys.maxsize,
         help=(
-            "Search for the smallest change that would admit each Workload, which takes a moment "
-            "each; with a number only for so many, the first of each queue first."
+            "Search for the smallest change that would admit each Workload (a moment for each); "
+            "with a number, only for that many, starting with the first of each queue."
         ),
     )
     config = click.option(

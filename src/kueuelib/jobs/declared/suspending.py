@@ -16,7 +16,7 @@ from kueuelib.jobs.contract.paths import check_path, put, steps_of, value
 RESUMES_AS: Final = "kueuelib.dev/resumes-as"
 """The annotation: the word of a job before it was suspended, unless it is the declared one."""
 
-NO_FIELD: Final = "a kind without a field that suspends: see docs/kinds-without-suspend.md"
+NO_FIELD: Final = "for a kind without such a field, see docs/kinds-without-suspend.md"
 """What to do about a kind that cannot be declared."""
 
 
@@ -29,7 +29,7 @@ class Word:
     Attributes:
         path: of the field, in the spec.
         suspended: the word that stops all pods.
-        running: the word with which a job starts, unless its user had written another one.
+        running: the word with which a job starts, unless its user wrote another one before.
     """
 
     path: str
@@ -71,7 +71,7 @@ def suspend_in_place(obj: Obj, suspend: Suspend) -> None:
 
 
 def resume_in_place(obj: Obj, suspend: Suspend) -> None:
-    """Make the field let a raw object run, with the word of its user if it had one."""
+    """Make the field start a raw object, with the word of its user if there was one."""
     if not isinstance(suspend, Word):
         put(obj, suspend, False)
         return
@@ -94,7 +94,7 @@ def check_suspend(suspend: Any) -> None:
     """Check that users may set the field that suspends, and that its words differ.
 
     Raises:
-        ValueError: they may not, or the words are not two.
+        ValueError: they may not, or the words are not two different ones.
     """
     if not suspend:
         raise ValueError(f"suspend={suspend!r} is not a path such as spec.suspend; {NO_FIELD}")

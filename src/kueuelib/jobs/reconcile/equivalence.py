@@ -106,8 +106,9 @@ def is_made_from(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> bool:
 
 
 def made_from(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> str:
-    """The note of a Workload that is given pod sets: a short text about them and about those that
-    it has. It holds once these are what the server keeps of the given ones.
+    """A digest of the pod sets that an update writes into a Workload, and of those before it.
+
+    It matches later if the Workload has what the API server keeps of the written pod sets.
     """
     both = ([entry.raw() for entry in wanted], workload["spec"]["podSets"])
     return digest_of([[(_counts(each), _whole(each, ())) for each in some] for some in both])

@@ -75,9 +75,9 @@ def job_phase_of(case: Case) -> JobPhase:
 
 
 def _is_stopped_by_hand(case: Case) -> bool:
-    """Whether a job that nobody stopped for us is suspended while its pods still use quota.
+    """Whether somebody else suspended a job whose pods still use quota.
 
-    Kinds that know more of a stop say so by themselves.
+    Composable jobs and those with a stop of their own decide this themselves.
     """
     knows = isinstance(case.job, ComposableJob | JobWithCustomStop)
     return not knows and case.situation.uses_quota(case.job)

@@ -93,10 +93,10 @@ def _plan_object(situation: Situation, job: GenericJob) -> Commands:
 
 
 def _plan_deleted(situation: Situation, job: GenericJob) -> Commands:
-    """A job that is being deleted lets its Workloads go; what still holds one has a finalizer.
+    """Release the Workloads of a job that is being deleted, even if a finalizer keeps it.
 
-    It does not start, and is stopped like any other. A Workload that no pod needs ends with the
-    job, or is deleted, so that a foreign finalizer of the job keeps no quota from others.
+    The job does not start, and is stopped like any other. A Workload that no pod needs is finished
+    with the job, or deleted, so that a finalizer of somebody else does not block quota.
     """
     first: Commands = ()
     if job.resource != PODS and not situation.is_left_alone:
@@ -245,13 +245,13 @@ def _plan_managed(situation: Situation, job: GenericJob) -> Commands:
 def _ask(case: Case) -> Commands:
     """Writes the job's requests for missing features into its Workload, which then waits.
 
-    One that holds quota keeps it, but `explain` and `doctor` know what it does without.
+    A Workload that holds quota keeps it; `explain` and `doctor` name the missing feature.
     """
     job, workload = case.job, case.workload
     asking = with_requests(job, workload)
     if asking is workload:
         return ()
-    text = f"Updated Workload {workload['metadata']['name']} to ask for what the job asks for"
+    text = f"Updated Workload {workload['metadata']['name']} with what its job asks for"
     return (Change(WORKLOADS, workload, asking), Emit(job.raw, UPDATED_WORKLOAD, text))
 
 
@@ -276,7 +276,7 @@ def _join(situation: Situation, job: GenericJob) -> Commands | None:
             return (Change(WORKLOADS, workload, asking),)
         keeps = states.is_evicted(workload) or not job.is_suspended()
         if states.has_quota(workload) and not keeps and _asks(workload):
-            why = "Its job asks for a feature that is missing"
+            why = "Its job asks for a feature that this version does not have"
             free = states.cancel(workload, states.PENDING_REASON, why, situation.now)
             return reports.status_commands(workload, free)
         return (Change(WORKLOADS, workload, adopt(job, workload)),)

@@ -131,7 +131,7 @@ def give_back(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Com
 
 def take_out(situation: Situation, job: GenericJob, workload: Obj, why: str) -> tuple[Command, ...]:
     """Cancels a reservation, and keeps the Workload out of its queue until it matches its job: if
-    the server refuses the update, it does not get quota again and again.
+    the server refuses the update, no quota is reserved again and again.
     """
     free = states.cancel(workload, states.PENDING_REASON, why, situation.now)
     if not isinstance(job, JobWithReplacements):

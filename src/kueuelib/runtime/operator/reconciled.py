@@ -183,7 +183,7 @@ class Reconciled(Generic[V]):
 
         The finalizer is added before the reconciler is first called. It is removed when the
         function has returned None or a `Result` that does not ask for another look. If other
-        operators use the same finalizer, it stays until all of them have ended.
+        operators use the same finalizer, it stays until all of them have finished.
 
         Args:
             finalizer: for example `example.com/archive`; `kueuelib.dev/OPERATOR` when empty.
@@ -198,7 +198,7 @@ class Reconciled(Generic[V]):
             name = getattr(given, "__name__", "it")
             raise ConfigError(name, "is decorated without a call", "write @....teardown()")
         if isinstance(adopt, str):
-            raise ConfigError("adopt=", f"is {adopt!r}", f"write adopt=[{adopt!r}]")
+            raise ConfigError("adopt=", f"is the string {adopt!r}", f"write adopt=[{adopt!r}]")
         finalizer = finalizer or f"kueuelib.dev/{self._operator}"
         if not _FINALIZER.fullmatch(finalizer):
             raise ConfigError(

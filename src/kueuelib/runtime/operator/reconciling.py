@@ -117,7 +117,7 @@ class KindReconciler:
         return DONE
 
     async def _hold(self, key: ObjectKey, obj: Obj) -> Obj:
-        """The object, held by the finalizer: one request for each object and process."""
+        """Return the object, held by the finalizer: one request per object and process."""
         finalizer, holding = self._declared.finalizer, (obj["metadata"]["uid"], True)
         if self._holds.get(key) == holding and has_finalizer(obj, finalizer):
             return obj
@@ -126,7 +126,7 @@ class KindReconciler:
         return held
 
     async def _release(self, obj: Obj) -> None:
-        """Give an object up: its finalizer goes, unless the teardown of another operator holds it.
+        """Give an object up: remove its finalizer, unless another operator holds the object.
 
         A finalizer that came with the object is removed as well.
         """
@@ -143,7 +143,7 @@ class KindReconciler:
                 object_kind=kind.kind,
                 finalizer=finalizer,
                 operators=others,
-                fix="the object stays until they have ended, too; give each its own finalizer",
+                fix="the object stays until they have finished, too; give each its own finalizer",
             )
             return
         rest = [each for each in meta["finalizers"] if each != finalizer]

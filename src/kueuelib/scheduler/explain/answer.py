@@ -188,7 +188,7 @@ def explain(
 
 
 def smallest_change(world: World, key: ObjectKey, now: float) -> TriedChange | None:
-    """The best of the single changes that would give a workload quota, as `smallest_of` chooses.
+    """The single change that would give a workload quota, chosen by `smallest_of`.
 
     The search ends at the first change without checks and victims, because none is better.
 

@@ -21,7 +21,7 @@ class TimeUnit:
 
     Attributes:
         name: for the head of the column.
-        seconds: that it has.
+        seconds: its length.
     """
 
     name: str
@@ -32,7 +32,7 @@ class TimeUnit:
         return plain(None if value is None else value / self.seconds)
 
     def named(self, value: float) -> str:
-        """The same for a sentence: rounded more, and with its name."""
+        """Seconds in this unit for a sentence: rounded further, and with its name."""
         return f"{value / self.seconds:,.3g} {self.name}"
 
 
@@ -40,7 +40,7 @@ _UNITS = tuple(map(TimeUnit, ("d", "h", "min", "s"), (DAY, HOUR, MINUTE, 1.0)))
 
 
 def time_unit(values: Iterable[float | None]) -> TimeUnit:
-    """The largest unit of which half of some times have 1 or more; zeros do not count."""
+    """The largest unit in which half of the times are 1 or more; zeros do not count."""
     known = sorted(value for value in values if value)
     middle = known[len(known) // 2] if known else 0.0
     return next((one for one in _UNITS if middle >= one.seconds), _UNITS[-1])

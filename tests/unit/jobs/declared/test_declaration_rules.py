@@ -23,7 +23,7 @@ from kueuelib.jobs.declared.declarative import (
 from kueuelib.jobs.declared.pod_shape import Pods
 
 RESOURCE = Resource("g.example.com", "v1", "things", "Thing", namespaced=True)
-NO_FIELD = "a kind without a field that suspends: see docs/kinds-without-suspend.md"
+NO_FIELD = "for a kind without such a field, see docs/kinds-without-suspend.md"
 
 
 def word(**changed: Any) -> Word:

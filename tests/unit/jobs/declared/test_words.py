@@ -36,7 +36,7 @@ PROGRAM = runpy.run_path(str(FLINK / "flink.py"))
 DEPLOYMENTS: Integration = PROGRAM["integration"]
 QUEUE = "kueue.x-k8s.io/queue-name"
 NOTE = "kueuelib.dev/resumes-as"
-NO_FIELD = "a kind without a field that suspends: see docs/kinds-without-suspend.md"
+NO_FIELD = "for a kind without such a field, see docs/kinds-without-suspend.md"
 
 MACHINES = declare(
     Resource("g.example.com", "v1", "machines", "Machine", namespaced=True),

@@ -87,7 +87,7 @@ def _held(snapshot: Snapshot, pod: Obj, group: Sequence[Obj]) -> Finding | None:
 
 @check("pod-unqueued", "Pod", NAMESPACES.kind)
 def bypassed(snapshot: Snapshot) -> Iterator[Finding]:
-    """Pods with a queue name that were created while no webhook saw them: they never wait."""
+    """Pods with a queue name that were created without passing the webhook: they never wait."""
     settings = job_settings(snapshot.configuration)
     if POD.name not in settings.frameworks:
         return
@@ -102,12 +102,12 @@ def bypassed(snapshot: Snapshot) -> Iterator[Finding]:
             continue  # perhaps something above it is queued
         problem = (
             f"it names the queue {queue_of(pod)} ({QUEUE_LABEL}), and runs without quota: it was "
-            "created while the webhook did not see it"
+            "created without passing the webhook"
         )
         where, name = f"-n {meta['namespace']}", meta["name"]
         fix = (
             f"kubectl get {where} pod {name} -o yaml | sed '/^  nodeName:/d' | "
-            "kubectl replace --force -f -  # begins again, in the queue; or let it end"
+            "kubectl replace --force -f -  # starts it again, in the queue; or let it end"
         )
         if owner is not None:
             fix = f"kubectl delete {where} pod {name}  # {owner['kind']} {owner['name']} creates"
