@@ -120,8 +120,8 @@ def is_absent(present: Mapping[str, Any], owner: Obj, *, others: bool) -> bool:
 
     Args:
         present: the object.
-        owner: for example an object with the name of an earlier one, whose child is still there.
-        others: whether objects that do not belong to it count.
+        owner: possibly a new object with the name of an earlier one, whose child still exists.
+        others: whether objects that do not belong to the owner count as present.
     """
     own = owner["metadata"]["uid"] in owners_of(present)
     return not own and (not others or is_left_over(present, owner))

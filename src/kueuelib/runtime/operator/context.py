@@ -67,7 +67,7 @@ class Context:
         """One raw object out of the cache; the namespace is that of the object by default.
 
         If the kind is in `owns=`, the child of an earlier object with the same name counts as
-        absent. Unless it is in `watches=`, too, so do all but the children of this object.
+        absent. If it is not in `watches=` as well, only children of this object count as present.
 
         Args:
             kind: one of `owns=` or `watches=`, so kinds of other clusters, too.
