@@ -26,6 +26,7 @@ from kueuelib.runtime import (
     frozen,
     is_true,
     kinds,
+    predicates,
 )
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.operator.hooks import serve_hooks
@@ -689,3 +690,32 @@ async def test_an_operator_with_a_new_name_takes_over_what_it_held_under_the_old
         await client.of(Box).delete(ONE)
         await eventually(lambda: gone(client))
     assert calls[-1] == "new ends one"
+
+
+# ---- timers -------------------------------------------------------------------------------------
+
+
+async def test_a_check_that_records_its_time_is_a_timer_that_each_call_starts_again(
+    client: Client,
+) -> None:
+    app, calls = Operator("boxes"), list[float]()
+    time = asyncio.get_running_loop().time
+
+    @app.reconciles(Box, predicate=predicates.generation_changed)
+    async def reconcile(found: Box, context: Context) -> Result | None:
+        calls.append(time())
+        context.report(Status(seen=(str(len(calls)),)))
+        return Result(requeue_after=1.0) if found.spec.text != "stop" else None
+
+    async with running(app, client):
+        one = await settled(client, await client.of(Box).create(box()))
+        await asyncio.sleep(0.5)
+        assert len(calls) == 1
+        await client.patch(Box.resource, ONE, {"spec": {"text": "a"}}, PatchType.MERGE)
+        await eventually(lambda: len(calls) == 3)
+        assert calls[2] - calls[1] >= 0.99
+        await client.patch(Box.resource, ONE, {"spec": {"text": "stop"}}, PatchType.MERGE)
+        await eventually(lambda: len(calls) == 4)
+        await asyncio.sleep(1.2)
+    assert len(calls) == 4
+    assert one.status.seen == ("1",)
