@@ -10,7 +10,8 @@ import pytest
 from rest import KUEUE, Rest
 from warm import Processes
 
-from kueuelib.api.crd import all_crds, to_yaml
+from kueuelib.api.crd import all_crds
+from kueuelib.api.yaml_text import to_yaml
 
 EXAMPLE = Path(__file__).parents[2] / "examples/simulate"
 

@@ -90,19 +90,10 @@ def converted_crds() -> tuple[str, ...]:
     )
 
 
-def to_yaml(obj: Obj) -> str:
-    """One object as a YAML document, without anchors for parts that occur twice."""
-    import yaml
-
-    class Plain(yaml.SafeDumper):
-        def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - whatever it is
-            return True
-
-    return str(yaml.dump(obj, Dumper=Plain, sort_keys=False, width=100, allow_unicode=True))
-
-
 def write_crds(folder: Path | str) -> list[Path]:
     """Writes one YAML file per kind, named `<group>_<plural>.yaml`, and returns their paths."""
+    from kueuelib.api.yaml_text import to_yaml
+
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     written = []

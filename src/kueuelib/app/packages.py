@@ -17,8 +17,8 @@ from typing import Any, Final, cast
 
 import attrs
 
-from kueuelib.api.crd import to_yaml
 from kueuelib.api.meta import Obj
+from kueuelib.api.yaml_text import to_yaml
 from kueuelib.app.deployment import Deployed
 from kueuelib.app.installation import Installation
 

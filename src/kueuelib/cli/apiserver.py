@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import anyio
-import yaml
 
 from kueuelib.api.meta import Obj
+from kueuelib.api.yaml_text import to_yaml
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.entry import run_program
@@ -56,7 +56,7 @@ async def _serve(
             await load(server.service, objects, str(manifests))
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
             # From now on, the server may be asked to end.
-            _write_kubeconfig(kubeconfig, yaml.safe_dump(server.kubeconfig(), sort_keys=False))
+            _write_kubeconfig(kubeconfig, to_yaml(server.kubeconfig()))
             what = "with a simulated cluster" if server.simulated else "without a cluster"
             sys.stdout.write(f"serving {server.url} {what}; kubeconfig: {kubeconfig}\n")
             sys.stdout.flush()

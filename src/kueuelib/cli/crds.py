@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from kueuelib.api.crd import all_crds, to_yaml, write_crds
+from kueuelib.api.crd import all_crds, write_crds
+from kueuelib.api.yaml_text import to_yaml
 from kueuelib.errors import ConfigError
 
 

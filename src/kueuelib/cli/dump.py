@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import anyio
-import yaml
 
 from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, Resource
+from kueuelib.api.yaml_text import to_yaml
 from kueuelib.app.explaining.gather import ASK_DOCTOR
 from kueuelib.app.stored_versions import StoredReading, is_unconverted
 from kueuelib.errors import ApiError, KueuelibError
@@ -21,7 +20,6 @@ from kueuelib.runtime.connection import reached
 
 _SAME_OBJECTS = {("events.k8s.io", "events"): ("", "events")}
 """Resources that show the objects of another one; these are written once."""
-_DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def run(kubeconfig: Path | None, server_timeout: float) -> None:
@@ -54,8 +52,7 @@ async def _dump_kind(client: Client, resource: Resource) -> ApiError | None:
     try:
         async for obj in reading.objects():
             obj["metadata"].pop("resourceVersion", None)
-            text = yaml.dump(obj, Dumper=_DUMPER, sort_keys=False, allow_unicode=True)
-            sys.stdout.write(f"---\n{text}")
+            sys.stdout.write(f"---\n{to_yaml(obj)}")
     except ApiError as error:
         if is_unconverted(error):
             return error

@@ -9,8 +9,8 @@ from pathlib import Path
 import anyio
 import attrs
 
-from kueuelib.api.crd import to_yaml
 from kueuelib.api.kinds import V1BETA2, VERSIONS
+from kueuelib.api.yaml_text import to_yaml
 from kueuelib.app.configuration import UNREADABLE, Configuration, read_configuration
 from kueuelib.app.deployment import Deployed, certificates_of, check_configuration, checked_image
 from kueuelib.app.installation import Installation, check_namespace, checked_url, install

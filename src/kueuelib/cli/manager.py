@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from kueuelib.api.crd import to_yaml
+from kueuelib.api.yaml_text import to_yaml
 from kueuelib.app.configuration import load_configuration
 from kueuelib.app.configuration_text import as_content
 from kueuelib.app.wiring import Assemble, assemble_manager, run_manager

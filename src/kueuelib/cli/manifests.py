@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from kueuelib.api.crd import to_yaml
 from kueuelib.api.kinds import CRDS, MANAGER_NAMESPACE
 from kueuelib.api.meta import Obj, copied
+from kueuelib.api.yaml_text import to_yaml
 from kueuelib.app.check_manifests import check_manifests, check_plugin_manifests
 from kueuelib.app.deployment import checked_image
 from kueuelib.app.installation import checked_url

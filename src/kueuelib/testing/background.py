@@ -8,8 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import yaml
-
+from kueuelib.api.yaml_text import to_yaml
 from kueuelib.embedded.cluster.clock import ManualClock
 from kueuelib.embedded.server import ApiServer
 
@@ -113,7 +112,7 @@ class BackgroundServer:
     def write_kubeconfig(self, path: Path, token: str = "") -> Path:
         """Writes a kubeconfig to a file that only its owner may read."""
         path.touch(mode=0o600)
-        path.write_text(yaml.safe_dump(self.kubeconfig(token)))
+        path.write_text(to_yaml(self.kubeconfig(token)))
         return path
 
     def add_user(self, name: str, *groups: str) -> str:

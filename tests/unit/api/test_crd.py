@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kueuelib.api.crd import KINDS, all_crds, crd, to_yaml, write_crds
+from kueuelib.api.crd import KINDS, all_crds, crd, write_crds
+from kueuelib.api.yaml_text import to_yaml
 
 COMMITTED = Path(__file__).parents[3] / "manifests" / "crds"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kueuelib import State, submit, wait
-from kueuelib.api.crd import to_yaml
+from kueuelib.api.yaml_text import to_yaml
 from kueuelib.app.check_manifests import check_manifests, check_plugin_manifests
 from kueuelib.app.programs import load
 from kueuelib.checks import Ready, Verdict, Workload, check, serve

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import attrs
 import orjson
-import yaml
 
 from kueuelib.api.meta import Obj
+from kueuelib.api.yaml_text import to_yaml
 from kueuelib.cli.question import question
 from kueuelib.cli.simulate import live
 from kueuelib.cli.simulate.earlier import CLUSTER, REPORT, RESULT, remove_earlier
@@ -181,7 +181,7 @@ def _play(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if policy.derived:
-            (folder / CLUSTER).write_text(yaml.safe_dump_all(policy.derived, sort_keys=False))
+            (folder / CLUSTER).write_text("---\n".join(map(to_yaml, policy.derived)))
         with Progress(policy.name, trace) as progress:
             began = time.perf_counter()
             played = play(
