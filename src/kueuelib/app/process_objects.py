@@ -64,6 +64,7 @@ def deployment(
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
             "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
     if reference:

@@ -229,10 +229,10 @@ def _plain(value: Any) -> Any:
 
 
 def shorten_numbers(value: Any) -> None:
-    """Replaces 1.0 by 1 in place, because Kubernetes writes both as 1."""
+    """Replaces 1.0 by 1 in place, because Kubernetes writes both as 1; larger ones stay."""
     pairs = value.items() if isinstance(value, dict) else enumerate(value)
     for key, each in list(pairs):
-        if isinstance(each, float) and each.is_integer():
+        if isinstance(each, float) and each.is_integer() and abs(each) < 2**63:
             value[key] = int(each)
         elif isinstance(each, dict | list):
             shorten_numbers(each)

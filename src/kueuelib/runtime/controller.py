@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 import attrs
@@ -41,6 +41,12 @@ OBSERVER: ContextVar[Observer | None] = ContextVar("observer of reconciliations"
 """Every controller that runs in a context where it is set reports to it; tests set it."""
 
 
+def _check_seconds(_: object, __: object, given: Any) -> None:
+    if isinstance(given, bool) or not isinstance(given, (int, float, type(None))):
+        fix = "give seconds, for example timedelta(minutes=5).total_seconds()"
+        raise TypeError(f"requeue_after is {given!r:.60}; {fix}")
+
+
 @attrs.frozen
 class Result:
     """How a reconciliation without error ended.
@@ -55,10 +61,7 @@ class Result:
             not trigger another one. Ignored if a requeue is requested.
     """
 
-    requeue_after: float | None = attrs.field(
-        default=None,
-        validator=attrs.validators.optional(attrs.validators.instance_of((int, float))),
-    )
+    requeue_after: float | None = attrs.field(default=None, validator=_check_seconds)
     priority: int | None = None
     rate_limited: bool = False
     settled: bool = False
@@ -378,10 +381,8 @@ def checked(result: object, function: object = None) -> Result:
     Raises:
         ConfigError: it is something else.
     """
-    if result is None:
-        return DONE
-    if isinstance(result, Result):
-        return result
+    if result is None or isinstance(result, Result):
+        return result or DONE
     raise ConfigError(
         getattr(function, "__name__", "reconciler"),
         f"returned {result!r:.60}",

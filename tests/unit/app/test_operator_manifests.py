@@ -35,3 +35,4 @@ def test_without_a_webhook_there_is_neither_its_port_nor_its_secret(hooks: bool)
     assert ("kind: Service\n" in printed) is hooks
     assert "containerPort: 8080" in printed
     assert "path: /readyz" in printed
+    assert "seccompProfile:" in printed

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from kueuelib.errors import ConfigError, FieldError
+from kueuelib.errors import ConfigError, FieldError, ServerError
 from kueuelib.runtime import (
     Client,
     ConditionedStatus,
@@ -118,6 +118,7 @@ async def test_a_call_that_fails_has_not(client: Client) -> None:
         (lambda c: c.apply({"metadata": {"name": "x"}}), "which has no apiVersion and kind; make"),
         (lambda c: c.apply("x"), "applies 'x', which has no apiVersion and kind; make it with"),
         (lambda c: 5, "reconcile: returned 5; return None, or for example Result"),
+        (lambda c: Result(-1), "reconcile: returned Result.requeue_after=-1.*; return 0 or more"),
     ],
 )
 async def test_a_wrong_call_fails_and_says_what_to_do(
@@ -190,6 +191,43 @@ async def test_a_failing_index_finds_nothing_and_a_failing_predicate_hides_nothi
     assert "Thing: predicate= raised ValueError('no')" in problems_in(lines)
 
 
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (None, "Thing: predicate= returned None; return True or False"),
+        ("yes", "Thing: predicate= returned 'yes'; return True or False"),
+        (raising, "Thing: predicate= returned <function raising.*; call the function that makes"),
+    ],
+)
+async def test_a_predicate_that_returns_no_truth_value_hides_nothing(
+    client: Client, answer: Any, said: str
+) -> None:
+    app = Operator("things")
+    app.reconciles(Thing, predicate=lambda delta: answer)(good)
+    with capture_logs() as lines:
+        async with running(app, client):
+            await settled(client, await client.of(Thing).create(Thing.new("one", "default")))
+    about = [each for each in lines if each.get("object") == "default/one"]
+    with pytest.raises(ConfigError, match=said):
+        raise ConfigError(about[0]["error"], "", "")
+
+
+async def test_an_index_of_the_own_kind_finds_who_names_a_watched_object(client: Client) -> None:
+    app = Operator("things")
+    seen: list[tuple[str, ...]] = []
+
+    @app.reconciles(Thing, indexes={Thing: {"size": lambda obj: [obj["spec"]["size"]]}})
+    async def reconcile(found: Thing, context: Context) -> None:
+        alike = context.find(Thing, "size", found.spec.size)
+        seen.append(tuple(each["metadata"]["name"] for each in alike))
+
+    async with running(app, client):
+        for name, size in (("one", "b"), ("two", "c"), ("three", "b")):
+            thing = Thing.new(name, "default", spec=Spec(size=size))
+            await settled(client, await client.of(Thing).create(thing))
+    assert set(seen[-1]) == {"one", "three"}
+
+
 # ---- declarations -------------------------------------------------------------------------------
 
 
@@ -222,6 +260,10 @@ async def later(given: Any) -> Any:
         (
             lambda app: app.defaults(Thing, operations=["DELETE"])(raising),
             "raising: operations= is DELETE; write some of CREATE, UPDATE$",
+        ),
+        (
+            lambda app: Operator("things", rules=[{"apiGroups": [""], "resources": ["pods"]}]),
+            "operator things: a rule of rules= has no verbs: .*; name at least one",
         ),
         (
             lambda app: FieldError("spec.size", "Forbiden", "no"),
@@ -337,3 +379,9 @@ async def test_a_permanent_error_is_one_line_and_not_one_for_each_retry(
     failures = [each for each in caplog.records if "reconciliation failed" in each.getMessage()]
     assert len(failures) == 1
     assert failures[0].exc_info
+
+
+async def test_a_number_that_is_no_text_is_named_also_if_it_is_large(client: Client) -> None:
+    wrong = MAPS.new("one", "default", data={"key": 12e45})
+    with pytest.raises(ServerError, match="data.key: expected string, got .*1.2e.46"):
+        await client.patch(MAPS, ObjectKey("default", "one"), wrong, PatchType.APPLY)

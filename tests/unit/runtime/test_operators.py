@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -470,8 +471,9 @@ async def test_a_wrong_return_value_fails_one_object_and_not_the_operator(client
         await boxes.create(box("one"))
         await eventually(lambda: calls.count("one") > 1)
         await settled(client, await boxes.create(box("two")))
-    with pytest.raises(TypeError, match="requeue_after"):
-        Result(requeue_after="60")  # type: ignore[arg-type]
+    for given in ("60", True, timedelta(minutes=1)):
+        with pytest.raises(TypeError, match="requeue_after is .*; give seconds, for example"):
+            Result(requeue_after=given)  # type: ignore[arg-type]
 
 
 async def test_a_check_that_returns_no_errors_of_fields_denies_and_says_so(

@@ -39,10 +39,16 @@ class Callback:
     def passes(self, delta: Delta[Obj]) -> bool:
         """Whether `predicate=` lets a change pass; it does so if the function fails."""
         try:
-            return bool(self.function(delta))
+            answer = self.function(delta)
         except Exception as error:  # noqa: BLE001 - code of others
             self._failed(delta.key, error)
             return True
+        if isinstance(answer, bool):
+            return answer
+        fix = "call the function that makes it" if callable(answer) else "return True or False"
+        problem = f"{self.name} returned {answer!r:.60}"
+        self._failed(delta.key, ConfigError(self.subject, problem, fix))
+        return True
 
     def _items(self, given: Any, key: ObjectKey, kind: Any, fix: str) -> tuple[Any, ...]:
         try:

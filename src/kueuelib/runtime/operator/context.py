@@ -109,7 +109,7 @@ class Context:
         """The raw objects of a watched kind that an index finds, out of the cache.
 
         Args:
-            kind: one of `watches=`, here or in another cluster.
+            kind: one of `watches=`, here or in another cluster, or the reconciled kind itself.
             index: a name in `indexes=`.
             value: what the function of the index returned for them.
 

@@ -66,7 +66,7 @@ class Operator:
             `Context.client`, or the verb `bind` for roles that it binds.
 
     Raises:
-        ConfigError: the name is not valid.
+        ConfigError: the name is not valid, or a rule has no verbs.
     """
 
     def __init__(
@@ -80,6 +80,10 @@ class Operator:
         self.name = _checked(name, "operator")
         self.namespace = namespace
         self.rules = tuple(rules)
+        for each in self.rules:
+            if not each.get("verbs"):
+                problem = f"a rule of rules= has no verbs: {dict(each)!r:.80}"
+                raise ConfigError(f"operator {name}", problem, "name at least one")
         self.reconciled: list[Reconciled[Any]] = []
         self.hooks: list[Hook] = []
         self.clusters: dict[str, OtherCluster] = {}
@@ -162,8 +166,9 @@ class Operator:
             writes: kinds that are applied or deleted without being owned; they are not watched.
             watches: kinds that are watched, here or in a `cluster`, each with a function from a
                 change to the keys of the objects that it concerns.
-            indexes: kinds out of `owns` and `watches`, each with named functions from a raw object
-                to the values under which `Context.children` and `Context.find` find it.
+            indexes: the kind itself and kinds out of `owns` and `watches`, each with named
+                functions from a raw object to the values under which `Context.children` and
+                `Context.find` find it.
             metadata_only: kinds out of `owns` and `watches` of which only the metadata is read.
             predicate: which changes of the object count; all by default.
             workers: how many objects may be reconciled at once.

@@ -242,7 +242,7 @@ class Reconciled(Generic[V]):
 
     def _check_known(self, argument: str, kinds: Iterable[Watched]) -> None:
         for kind in kinds:
-            if kind not in (*self.owns, *self.watches):
+            if kind not in (self.resource, *self.owns, *self.watches):
                 raise ConfigError(
                     self.resource.kind,
                     f"{argument} names {kind.kind}, which is neither owned nor watched",

@@ -12,7 +12,7 @@ import attrs
 
 from kueuelib.api.forms import typed_of
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.errors import Conflict, InvalidObject, NotFound, TerminalError
+from kueuelib.errors import ConfigError, Conflict, InvalidObject, NotFound, TerminalError
 from kueuelib.machinery.ownership import (
     MANAGED_BY,
     OWNER_INDEX,
@@ -164,6 +164,7 @@ class KindReconciler:
         try:
             answer = await contained(function(self._value(context.obj), context))
             result = checked(answer, function)
+            _check_not_negative(result, function)
         except Exception:
             await context.write_status(failed=True)  # what was set before it failed
             raise
@@ -257,6 +258,13 @@ def controller_for(
         mapped = Callback(resource.kind, f"watches= of {watched.kind}", keys)
         controller.watches(informers[watched], partial(_heard, repeats, mapped))
     return controller
+
+
+def _check_not_negative(result: Result, function: Any) -> None:
+    if result.requeue_after is not None and result.requeue_after < 0:
+        name = getattr(function, "__name__", "reconciler")
+        problem = f"returned Result(requeue_after={result.requeue_after!r})"
+        raise ConfigError(name, problem, "return 0 or more, in seconds")
 
 
 def _forgetting(applied: Applied, kind: Resource) -> Any:
