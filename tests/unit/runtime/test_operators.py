@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from kueuelib.errors import ConfigError, FieldError
+from kueuelib.errors import ConfigError, FieldError, TerminalError
 from kueuelib.runtime import (
     AdmissionRequest,
     Client,
@@ -692,6 +692,34 @@ async def test_an_operator_with_a_new_name_takes_over_what_it_held_under_the_old
         await client.of(Box).delete(ONE)
         await eventually(lambda: gone(client))
     assert calls[-1] == "new ends one"
+
+
+async def test_a_teardown_that_cannot_succeed_keeps_the_object_until_something_changes(
+    client: Client,
+) -> None:
+    app, calls = Operator("boxes"), []
+
+    @app.reconciles(Box)
+    async def reconcile(found: Box, context: Context) -> None:
+        """Nothing to do."""
+
+    @reconcile.teardown()
+    async def end(found: Box, context: Context) -> None:
+        calls.append(found.spec.text)
+        if not found.spec.text:
+            raise TerminalError("no text")
+
+    async with running(app, client):
+        await settled(client, await client.of(Box).create(box()))
+        await client.of(Box).delete(ONE)
+
+        await eventually(lambda: calls)
+        await asyncio.sleep(0.3)  # an error that is retried comes after 5 ms, 10 ms, ...
+        assert not await gone(client)
+        assert calls == [""]
+        await client.patch(Box.resource, ONE, {"spec": {"text": "a"}}, PatchType.MERGE)
+        await eventually(lambda: gone(client))
+    assert calls == ["", "a"]
 
 
 # ---- timers -------------------------------------------------------------------------------------
