@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import anyio
 
 from kueuelib.runtime.endpoint import Endpoint
-from kueuelib.runtime.network_errors import NoConnection, NoTls, NotTrusted
+from kueuelib.runtime.network_errors import NoConnection, NoTls, NotTrusted, fail
 from kueuelib.runtime.tls_layer import BUFFER, TlsLayer
 
 CONNECT_TIMEOUT = 10.0
@@ -174,7 +174,7 @@ class _Tunnel(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the wait for an answer."""
         if not self._answered.done():
-            self._answered.set_exception(exc or ConnectionResetError("the proxy disconnected"))
+            fail(self._answered, exc or ConnectionResetError("the proxy disconnected"))
 
 
 async def reached(host: str, port: int) -> socket.socket:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kueuelib.runtime.framing import Framing, Head, Headers, decoder_of, framing_of, head_of, stays
-from kueuelib.runtime.network_errors import BrokenAnswer, Disconnected
+from kueuelib.runtime.network_errors import BrokenAnswer, Disconnected, fail
 
 MOST: Final = 2**18
 """Bytes of the largest answer that is read in one step, and of what is read ahead of others."""
@@ -198,7 +198,7 @@ class Exchange(asyncio.Protocol):
         self._has_body = has_body
         self._asked = asyncio.get_running_loop().create_future()
         if self.transport is None:
-            self._asked.set_exception(Disconnected())
+            fail(self._asked, Disconnected())
         return self._asked
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -228,7 +228,7 @@ class Exchange(asyncio.Protocol):
         try:
             self._begin(asked)
         except BrokenAnswer as error:
-            asked.set_exception(error)
+            fail(asked, error)
             self.drop()
 
     def eof_received(self) -> None:
@@ -243,11 +243,11 @@ class Exchange(asyncio.Protocol):
             try:
                 self._begin(asked)
             except BrokenAnswer as error:
-                asked.set_exception(error)
+                fail(asked, error)
         if self._body is not None:
             self._body.lose(exc)
         elif asked is not None and not asked.done():
-            asked.set_exception(Disconnected(exc))
+            fail(asked, Disconnected(exc))
         self._release()
 
     def pause_writing(self) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from typing import Any
 
 
 class NetworkError(Exception):
@@ -61,6 +63,12 @@ class Disconnected(NetworkError):
 
 class BrokenAnswer(NetworkError):
     """What arrives is not an answer, or breaks off."""
+
+
+def fail(waited_for: asyncio.Future[Any], error: BaseException) -> None:
+    """End a wait with an error; if the one who waited was cancelled, nobody is told."""
+    waited_for.set_exception(error)
+    waited_for.exception()  # else asyncio logs that it was never retrieved
 
 
 def _reason(error: OSError) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Any, Final
 
+from kueuelib.runtime.network_errors import fail
+
 BUFFER: Final = 32 * 1024
 """Bytes of the buffer into which a transport reads; connections of one loop share one."""
 _RECORD: Final = 16 * 1024
@@ -361,7 +363,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         if error is None:
             ready.set_result(None)
         else:
-            ready.set_exception(error)
+            fail(ready, error)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

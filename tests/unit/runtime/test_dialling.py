@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
 import time
@@ -200,3 +201,22 @@ async def test_a_server_that_does_not_answer_in_time_is_not_connected(monkeypatc
     async with Transport(Endpoint(f"http://{HOST}:1")) as transport:
         with pytest.raises(NotConnected, match="not in time"):
             await transport.request("GET", "/x")
+
+
+async def test_a_call_that_is_cancelled_while_it_connects_leaves_no_error_behind(credentials):
+    """asyncio logs the error of a future that nobody awaited, when it is collected."""
+    left = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: left.append(context["message"]))
+    async with listening(answering, credentials.server_context()) as port:
+        endpoint = Endpoint(f"https://{HOST}:{port}", tls=trusting(credentials))
+        for steps in range(40):
+            async with Transport(endpoint) as transport:
+                call = asyncio.ensure_future(transport.request("GET", "/x"))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                call.cancel()
+                await asyncio.gather(call, return_exceptions=True)
+            await asyncio.sleep(0.01)
+    gc.collect()
+    assert left == []
