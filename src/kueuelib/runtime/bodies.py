@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime, time
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -14,7 +15,7 @@ import attrs
 import orjson
 
 from kueuelib.api.models import encode_model, is_model
-from kueuelib.errors import ApiError, TransportError, api_error
+from kueuelib.errors import ApiError, FieldError, InvalidObject, TransportError, api_error
 from kueuelib.runtime.framing import Headers
 
 THREAD_DECODE = 256 * 1024
@@ -78,12 +79,32 @@ def encode_json(body: object) -> bytes:
 
     Raises:
         TypeError: something in it is none, and has no form in JSON.
-        InvalidObject: the same, in an object.
+        InvalidObject: the same, in an object; or it has a time without a zone.
     """
-    return orjson.dumps(body, default=_raw_part)
+    try:
+        return orjson.dumps(body, default=_raw_part, option=orjson.OPT_PASSTHROUGH_DATETIME)
+    except orjson.JSONEncodeError as error:
+        if not isinstance(body, Mapping) or not (zoneless := list(_zoneless(body))):
+            raise
+        name = str((body.get("metadata") or {}).get("name", ""))
+        raise InvalidObject(str(body.get("kind", "object")), name, zoneless) from error
+
+
+def _zoneless(value: object, path: str = "") -> Iterator[FieldError]:
+    if isinstance(value, Mapping):
+        for name, each in value.items():
+            yield from _zoneless(each, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for number, each in enumerate(value):
+            yield from _zoneless(each, f"{path}[{number}]")
+    elif isinstance(value, datetime) and value.tzinfo is None:
+        problem = f"{value} has no time zone; make it with datetime.now(UTC), or add tzinfo=UTC"
+        yield FieldError(path, "FieldValueInvalid", problem)
 
 
 def _raw_part(value: object) -> Any:
+    if isinstance(value, (date, time)) and not (isinstance(value, datetime) and not value.tzinfo):
+        return value.isoformat()
     if isinstance(value, Mapping):
         return dict(value)
     if is_model(value):

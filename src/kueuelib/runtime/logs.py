@@ -53,7 +53,7 @@ class run_of:  # noqa: N801 - used like a function
     __slots__ = ("_said", "_tokens")
 
     def __init__(self, controller: str, key: object) -> None:
-        self._said = {"controller": controller, "reconcile": _Run(), "key": key}
+        self._said = {"controller": controller, "reconcile": _Run(), "key": str(key)}
 
     def __enter__(self) -> None:
         self._tokens = structlog.contextvars.bind_contextvars(**self._said)

@@ -7,6 +7,7 @@ import orjson
 import pytest
 import structlog
 
+from kueuelib.api.meta import ObjectKey
 from kueuelib.runtime.logs import (
     configure,
     configure_unless_done,
@@ -76,6 +77,14 @@ def test_lines_of_one_run_of_a_controller_carry_its_name_the_key_and_one_id():
     first, same, second, _ = (line["reconcile"] for line in inside)
     assert first == same != second
     assert not {"controller", "key", "reconcile"} & outside.keys()
+
+
+def test_the_key_of_an_object_is_logged_for_people():
+    stream = io.StringIO()
+    configure("console", "info", stream)
+    with run_of("jobs", ObjectKey("ns", "name")):
+        get_logger("thing").info("one")
+    assert " key=ns/name " in stream.getvalue()
 
 
 def forget_configuration():

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from kueuelib.errors import ConfigError, FieldError, ServerError
+from kueuelib.errors import (
+    ConfigError,
+    FieldError,
+    InvalidObject,
+    ServerError,
+)
 from kueuelib.runtime import (
     Client,
     ConditionedStatus,
@@ -385,3 +391,13 @@ async def test_a_number_that_is_no_text_is_named_also_if_it_is_large(client: Cli
     wrong = MAPS.new("one", "default", data={"key": 12e45})
     with pytest.raises(ServerError, match="data.key: expected string, got .*1.2e.46"):
         await client.patch(MAPS, ObjectKey("default", "one"), wrong, PatchType.APPLY)
+
+
+async def test_a_time_without_a_zone_is_refused_by_its_place(client: Client) -> None:
+    naive = datetime(2026, 1, 2, 3, 4)  # noqa: DTZ001 - the mistake
+    said = "ConfigMap.*data.at.*2026-01-02 03:04:00 has no time zone; make it with datetime.now"
+    with pytest.raises(InvalidObject, match=said):
+        await client.create(MAPS, MAPS.new("one", "default", data={"at": naive}))
+    zoned = MAPS.new("one", "default", data={"at": naive.replace(tzinfo=UTC), "on": naive.date()})
+    made = await client.create(MAPS, zoned)
+    assert made["data"] == {"at": "2026-01-02T03:04:00+00:00", "on": "2026-01-02"}

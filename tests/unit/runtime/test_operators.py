@@ -320,6 +320,26 @@ async def test_what_a_call_finds_by_name_is_not_pruned(client: Client) -> None:
     assert all(seen[1:])
 
 
+async def test_a_child_of_an_earlier_object_of_the_same_name_is_waited_for(client: Client) -> None:
+    dead = {"apiVersion": "example.com/v1", "kind": "Box", "name": "one", "uid": "u"}
+    left = kinds.CONFIG_MAPS.new("child", "default")
+    left["metadata"]["ownerReferences"] = [{**dead, "controller": True}]
+    await client.create(kinds.CONFIG_MAPS, left)
+    app, errors = adopting(adopt=False)
+    async with running(app, client):
+        await client.of(Box).create(box(text="new"))
+        await eventually(lambda: errors)
+        said = "belongs to an earlier Box default/one (UID u); nothing: it is tried again until"
+        assert said in errors[0]
+        await client.delete(kinds.CONFIG_MAPS, CHILD)
+
+        async def made() -> bool:
+            found = (await client.list(kinds.CONFIG_MAPS, "default")).items
+            return [each["data"] for each in found] == [{"text": "new"}]
+
+        await eventually(made)
+
+
 # ---- typed webhooks -----------------------------------------------------------------------------
 
 
@@ -422,6 +442,10 @@ def _plain(found: Any, context: Context) -> None:
     pass
 
 
+async def _by_name(spec: Any, name: Any, **kwargs: Any) -> None:
+    pass
+
+
 async def _one(found: Any) -> None:
     pass
 
@@ -430,6 +454,10 @@ async def _one(found: Any) -> None:
     ("declare", "message"),
     [
         (lambda app: app.reconciles(Box)(_plain), "_plain: is not async; write it as `async def"),
+        (
+            lambda app: app.reconciles(Box)(_by_name),
+            r"_by_name: takes \*\*kwargs, but gets nothing by name; write",
+        ),
         (lambda app: app.reconciles(Box)(_one), "_one: cannot be called: too many .* 2 arguments"),
         (
             lambda app: app.reconciles(Box)(_good).teardown("a.b/c")(_plain),

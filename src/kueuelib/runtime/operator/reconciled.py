@@ -93,8 +93,17 @@ def check_function(function: Any, arguments: int, *, awaited: bool) -> None:
     if any(map(inspect.iscoroutinefunction, (function, type(function).__call__))) is not awaited:
         problem, fix = ("is not async", "async def") if awaited else ("is async", "def")
         raise ConfigError(name, problem, f"write it as `{fix} {name}(...)`")
+    signature = inspect.signature(function)
+    taken = {each.kind: each.name for each in signature.parameters.values()}
+    if (named := taken.get(inspect.Parameter.VAR_KEYWORD)) and (
+        inspect.Parameter.VAR_POSITIONAL not in taken
+    ):
+        fix = "name {arguments} arguments, which it gets by position"
+        if awaited:
+            fix = f"write it as `async def {name}(obj, context)`: all fields are in obj"
+        raise ConfigError(name, f"takes **{named}, but gets nothing by name", fix)
     try:
-        inspect.signature(function).bind(*range(arguments))
+        signature.bind(*range(arguments))
     except TypeError as error:
         raise ConfigError(
             name, f"cannot be called: {error}", f"it gets {arguments} arguments"
