@@ -166,6 +166,54 @@ def test_at_most_five_short_fields_are_told_and_no_secret() -> None:
         assert ("xxx" in str(found.changed)) is not hidden
 
 
+def ready(status: str, at: str) -> Obj:
+    return {"type": "Ready", "status": status, "lastTransitionTime": at, "message": "m" * 50}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            {"conditions": [ready("True", "1")]},
+            {"conditions": [ready("False", "2")]},
+            '/status/conditions: [Ready].status: "True" -> "False"',
+        ),
+        (
+            {"conditions": [ready("True", "1")]},
+            {"conditions": [ready("True", "2")]},
+            '/status/conditions: [Ready].lastTransitionTime: "1" -> "2"',
+        ),
+        (
+            {"conditions": [{"type": "Fine"}, ready("True", "1")]},
+            {"conditions": [ready("True", "1"), {"type": "Fine", "status": "True"}]},
+            '/status/conditions: [Fine].status: nothing -> "True"',
+        ),
+        (
+            {"seen": [{"x": [1, 2]}, {"x": [3]}]},
+            {"seen": [{"x": [1, 2]}, {"x": [4]}]},
+            "/status/seen: [1].x[0]: 3 -> 4",
+        ),
+        (
+            {"seen": [{"name": "a"}, {"name": "b"}]},
+            {"seen": [{"name": "b"}, {"name": "a"}]},
+            '/status/seen: ["a", "b"] -> ["b", "a"]',
+        ),
+        (
+            {"note": "n" * 60 + "1"},
+            {"note": "n" * 60 + "2"},
+            '/status/note: ...nnnnnnnnnn1" -> ...nnnnnnnnnn2"',
+        ),
+    ],
+)
+def test_the_difference_in_a_list_or_a_long_text_is_told(old: Obj, new: Obj, said: str) -> None:
+    rounds = Rounds()
+    for _ in range(OFTEN):
+        change = Change("", rounds.obj(status=old), rounds.obj(status=new))
+        found = rounds.note(change)
+    assert found is not None
+    assert found.changed == (said,)
+
+
 # ---- on a server --------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -26,6 +26,7 @@ SHOWN = 5
 """Fields that a warning names."""
 WIDTH = 40
 """Characters of a value that a warning shows."""
+_ABSENT: Final = "nothing"
 _SERVER_SIDE = ("resourceVersion", "generation", "managedFields")
 
 Listener = Callable[[Resource, ObjectKey, str], None]
@@ -86,7 +87,11 @@ class Change:
     def _values(self, old: Obj, new: Obj, path: str) -> str:
         if self.hidden:
             return "(not shown)"
-        return f"{_shown(old, path)} -> {_shown(new, path)}"
+        before, after = _at(old, path), _at(new, path)
+        place = ""
+        if isinstance(before, list) and isinstance(after, list):
+            place, before, after = min(_inside(before, after), key=_weight)
+        return f"{place}: {_both(before, after)}" if place else _both(before, after)
 
 
 @attrs.frozen
@@ -229,11 +234,60 @@ def _leaves(old: Obj, new: Obj) -> Iterator[dict[str, Any]]:
     yield from (each for each in steps if each["path"].startswith("/status"))
 
 
-def _shown(obj: Any, path: str) -> str:
+def _at(obj: Any, path: str) -> Any:
     for part in path.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
         if not isinstance(obj, dict) or name not in obj:
-            return "nothing"
+            return _ABSENT
         obj = obj[name]
-    text = json.dumps(obj, ensure_ascii=False)
-    return text if len(text) <= WIDTH else f"{text[: WIDTH - 3]}..."
+    return obj
+
+
+def _inside(old: Any, new: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """The differences in two values, each with its place; entries of lists match by their names."""
+    if isinstance(old, list) and isinstance(new, list):
+        old, new = _by_name(old), _by_name(new)
+        form = "[{}]"
+    elif isinstance(old, dict) and isinstance(new, dict):
+        form = ".{}" if place else "{}"
+    else:
+        yield place, old, new
+        return
+    if list(old) != list(new) and old == new:
+        yield place, list(old), list(new)  # only the order differs
+    for name in {**old, **new}:
+        before, after = old.get(name, _ABSENT), new.get(name, _ABSENT)
+        if before != after:
+            yield from _inside(before, after, place + form.format(name))
+
+
+def _by_name(entries: list[Any]) -> dict[Any, Any]:
+    """The entries of a list by their type or name, or by number unless each has its own."""
+    for name in ("type", "name"):
+        named = {each.get(name): each for each in entries if isinstance(each, dict)}
+        if len(named) == len(entries) and None not in named:
+            return named
+    return dict(enumerate(entries))
+
+
+def _weight(difference: tuple[str, Any, Any]) -> bool:
+    """What only accompanies another difference comes last."""
+    return difference[0].endswith(("Time", "observedGeneration"))
+
+
+def _both(old: Any, new: Any) -> str:
+    """Two values for people; of long ones, the part where they begin to differ."""
+    texts = [
+        each if each is _ABSENT else json.dumps(each, ensure_ascii=False) for each in (old, new)
+    ]
+    if max(map(len, texts)) <= WIDTH:
+        return " -> ".join(texts)
+    pairs = enumerate(zip(*texts, strict=False))
+    same = next((at for at, (one, other) in pairs if one != other), 0)
+    start = 0 if same < WIDTH // 2 else same - WIDTH // 4
+    return " -> ".join(_cut(text, start) for text in texts)
+
+
+def _cut(text: str, start: int) -> str:
+    shown = text if text is _ABSENT or not start else f"...{text[start:]}"
+    return shown if len(shown) <= WIDTH else f"{shown[: WIDTH - 3]}..."
