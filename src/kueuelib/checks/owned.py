@@ -12,11 +12,12 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.checks.moves import held_reservation
 from kueuelib.errors import ApiError, NotFound, TransportError
 from kueuelib.machinery.backoff import Backoff
+from kueuelib.machinery.ownership import controller_key
 from kueuelib.machinery.rate_limits import ItemExponential
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.runtime.controller import DONE, Controller, Result, controller_key
+from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.logs import get_logger

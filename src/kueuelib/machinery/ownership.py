@@ -127,6 +127,15 @@ def is_absent(present: Mapping[str, Any], owner: Obj, *, others: bool) -> bool:
     return not own and (not others or is_left_over(present, owner))
 
 
+def controller_key(obj: Obj, owner: Resource) -> ObjectKey | None:
+    """The key of an object's controller when it is of kind `owner`, whatever its version."""
+    ref = controller_of(obj)
+    if ref is None or group_kind_of(ref) != owner.group_kind:
+        return None
+    namespace = (obj["metadata"].get("namespace") or "") if owner.namespaced else ""
+    return ObjectKey(namespace, ref["name"])
+
+
 def claim_problem(
     present: Mapping[str, Any], owner: Obj, by: str, *, adopt: bool
 ) -> tuple[str, str] | None:

@@ -11,8 +11,9 @@ import attrs
 from anyio.lowlevel import checkpoint
 
 from kueuelib.api.forms import Kind, resource_of
-from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, group_kind_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.errors import ConfigError, KueuelibError
+from kueuelib.machinery.ownership import controller_key
 from kueuelib.machinery.queue import LOW_PRIORITY, Item
 from kueuelib.machinery.rate_limits import RateLimiter
 from kueuelib.machinery.store import Delta
@@ -39,6 +40,8 @@ Observer = Callable[[str, ObjectKey, str], None]
 """Learns how a reconciliation ended: the controller's name, the key, the error or an empty text."""
 OBSERVER: ContextVar[Observer | None] = ContextVar("observer of reconciliations", default=None)
 """Every controller that runs in a context where it is set reports to it; tests set it."""
+Failed = Callable[[ObjectKey, Exception, str], None]
+"""Learns of a failed reconciliation: the key, the error, and what it says to people."""
 
 
 def _check_seconds(_: object, __: object, given: Any) -> None:
@@ -141,6 +144,7 @@ class Controller:
         sync_timeout: seconds to wait for the first lists.
         clock: monotonic time.
         telemetry: where to report.
+        failed: learns of failures, after the log.
     """
 
     def __init__(
@@ -154,8 +158,10 @@ class Controller:
         sync_timeout: float = SYNC_TIMEOUT,
         clock: Clock = SYSTEM_CLOCK,
         telemetry: Telemetry | None = None,
+        failed: Failed | None = None,
     ) -> None:
         self.name = name
+        self._on_failure = failed
         self.queue: WorkQueue[ObjectKey] = WorkQueue(
             name, limiter=limiter, clock=clock, telemetry=telemetry
         )
@@ -363,6 +369,8 @@ class Controller:
             again=not terminal,
             exc_info=None if foreseen else error,
         )
+        if self._on_failure is not None:
+            self._on_failure(item.key, error, problem)
         if not terminal:
             self.queue.add(item.key, priority=item.priority, rate_limited=True)
 
@@ -388,12 +396,3 @@ def checked(result: object, function: object = None) -> Result:
         f"returned {result!r:.60}",
         "return None, or for example Result(requeue_after=60)",
     )
-
-
-def controller_key(obj: Obj, owner: Resource) -> ObjectKey | None:
-    """The key of an object's controller when it is of kind `owner`, whatever its version."""
-    ref = controller_of(obj)
-    if ref is None or group_kind_of(ref) != owner.group_kind:
-        return None
-    namespace = (obj["metadata"].get("namespace") or "") if owner.namespaced else ""
-    return ObjectKey(namespace, ref["name"])

@@ -49,13 +49,18 @@ def reported(error: Exception, program: str) -> int:
 def with_fix(error: Exception) -> str:
     """A failure and its fix; most of our own errors already contain both."""
     text = str(error)
-    if isinstance(error, Forbidden) and _DENIED not in text:
+    if isinstance(error, Forbidden) and not is_denied(error):
         return f"{text}; ask for this permission"
     if isinstance(error, Unauthorized):
         return f"{text}; check the user of the kubeconfig's context"
     if isinstance(error, TransportError) or (isinstance(error, ApiError) and error.code >= 500):
         return f"{text}; check the API server, then try again"
     return text
+
+
+def is_denied(error: Forbidden) -> bool:
+    """Whether a webhook refused, and no permission is missing."""
+    return _DENIED in str(error)
 
 
 def is_terminal(error: BaseException) -> bool:

@@ -11,10 +11,11 @@ from kubernetes_asyncio.client import V1Job
 from kueuelib.api.kinds import CONFIG_MAPS, JOBS, NAMESPACES, PODS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import ApiError, ConfigError, Conflict, TerminalError
+from kueuelib.machinery.ownership import controller_key
 from kueuelib.machinery.queue import LOW_PRIORITY
 from kueuelib.machinery.selectors import parse_label_selector
 from kueuelib.machinery.store import Delta, DeltaKind
-from kueuelib.runtime.controller import SETTLED, Controller, Result, controller_key, is_terminal
+from kueuelib.runtime.controller import SETTLED, Controller, Result, is_terminal
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.predicates import (
     all_of,

@@ -6,14 +6,17 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+import anyio
 import pytest
 from structlog.testing import capture_logs
 
 from kueuelib.errors import (
     ConfigError,
     FieldError,
+    Forbidden,
     InvalidObject,
     ServerError,
+    TerminalError,
 )
 from kueuelib.runtime import (
     Client,
@@ -401,3 +404,67 @@ async def test_a_time_without_a_zone_is_refused_by_its_place(client: Client) -> 
     zoned = MAPS.new("one", "default", data={"at": naive.replace(tzinfo=UTC), "on": naive.date()})
     made = await client.create(MAPS, zoned)
     assert made["data"] == {"at": "2026-01-02T03:04:00+00:00", "on": "2026-01-02"}
+
+
+# ---- failures -----------------------------------------------------------------------------------
+
+
+async def warnings_about(client: Client, name: str) -> list[str]:
+    about = f"involvedObject.name={name},type=Warning,reason=ReconcileFailed"
+    events = await client.list(kinds.EVENTS, "default", field_selector=about)
+    return [each["message"] for each in events.items]
+
+
+@pytest.mark.parametrize(
+    ("error", "timeout", "said"),
+    [
+        (ValueError("no such host"), None, "ValueError: no such host"),
+        (
+            TerminalError("size 5 is not sold"),
+            None,
+            "size 5 is not sold; it is not tried again until something changes",
+        ),
+        (None, 0.05, "TimeoutError: took longer than 0.05 s"),
+    ],
+)
+async def test_a_failed_call_is_an_event_once_a_minute(
+    client: Client, error: Exception | None, timeout: float | None, said: str
+) -> None:
+    app, calls = Operator("things"), []
+
+    @app.reconciles(Thing, timeout=timeout)
+    async def reconcile(found: Thing, context: Context) -> None:
+        calls.append(found.spec.size)
+        if error is None:
+            await anyio.sleep_forever()
+        else:
+            raise error
+
+    async with running(app, client):
+        one = await client.of(Thing).create(Thing.new("one", "default"))
+        await eventually(lambda: warnings_about(client, "one"))
+        change = {"metadata": {"labels": {"a": "b"}}}
+        await client.patch(Thing.resource, one.key, change, PatchType.MERGE)
+        await eventually(lambda: len(calls) > 1)
+        await client.of(Thing).create(Thing.new("two", "default"))
+        await eventually(lambda: warnings_about(client, "two"))  # events are written in order
+        assert await warnings_about(client, "one") == [said]
+
+
+async def test_a_missing_permission_names_the_two_ways_to_it(client: Client) -> None:
+    app = Operator("things")
+
+    @app.reconciles(Thing)
+    async def reconcile(found: Thing, context: Context) -> None:
+        raise Forbidden("nodes is forbidden: User may not list resource nodes")
+
+    def told() -> list[Any]:
+        return [each for each in lines if each["event"] == "lacks a permission"]
+
+    with capture_logs() as lines:
+        async with running(app, client):
+            await client.of(Thing).create(Thing.new("one", "default"))
+            await eventually(told)
+    assert "nodes is forbidden" in told()[0]["error"]
+    assert "kueuelib manifests FILE" in told()[0]["fix"]
+    assert "Operator(rules=)" in told()[0]["fix"]

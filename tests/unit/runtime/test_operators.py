@@ -191,6 +191,52 @@ async def test_an_index_that_is_not_declared_is_refused_by_name(client: Client) 
     assert "Secret is not owned by Box" in errors[2]
 
 
+async def test_a_kind_of_children_can_be_watched_as_well(client: Client) -> None:
+    """Objects of others are read from the cache, and never taken for its own."""
+    app = Operator("boxes")
+    seen: dict[str, Any] = {}
+
+    def tiers(obj: Obj) -> list[str]:
+        return [obj["metadata"].get("labels", {}).get("tier", "")]
+
+    @app.reconciles(
+        Box,
+        owns=[kinds.SECRETS],
+        watches={kinds.SECRETS: lambda delta: [ONE] if delta.key.name == "given" else []},
+        indexes={kinds.SECRETS: {"tier": tiers}},
+    )
+    async def reconcile(found: Box, context: Context) -> None:
+        given = context.get(kinds.SECRETS, "given")
+        if given is None:
+            return
+        await context.apply(kinds.SECRETS.new("made", labels={"tier": "web"}, data=given["data"]))
+        seen["made"] = context.get(kinds.SECRETS, "made")
+        for name, objects in (
+            ("all", context.children(kinds.SECRETS)),
+            ("indexed", context.children(kinds.SECRETS, "tier", "web")),
+            ("found", context.find(kinds.SECRETS, "tier", "web")),
+        ):
+            seen[name] = sorted(each["metadata"]["name"] for each in objects)
+        seen["pruned"] = await context.prune(kinds.SECRETS)
+
+    async with running(app, client):
+        owner = await client.of(Box).create(box())
+        strange = kinds.SECRETS.new("strange", "default", labels={"tier": "web"})
+        about = {"apiVersion": "example.com/v1", "kind": "Box", "name": "one"}
+        strange["metadata"]["ownerReferences"] = [{**about, "uid": owner.metadata.uid}]
+        await client.create(kinds.SECRETS, strange)  # of the same owner, by another operator
+        given = kinds.SECRETS.new("given", "default", labels={"tier": "web"}, data={"p": "YQ=="})
+        await client.create(kinds.SECRETS, given)
+        await eventually(lambda: seen.get("pruned") == 0)
+        made = ObjectKey("default", "made")
+        assert (await client.get(kinds.SECRETS, made))["data"] == {"p": "YQ=="}
+        await eventually(lambda: seen["found"] == ["given", "made", "strange"])
+        assert seen["all"] == seen["indexed"] == ["made"]
+        assert seen["made"] is not None
+        await client.delete(kinds.SECRETS, made)  # what is owned is still looked after
+        await eventually(lambda: client.get(kinds.SECRETS, made))
+
+
 # ---- adoption -----------------------------------------------------------------------------------
 
 

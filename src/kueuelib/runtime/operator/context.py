@@ -9,7 +9,7 @@ from typing import Any
 from kueuelib.api.codec import encode
 from kueuelib.api.conditions import check_condition, check_reason, with_raw_condition
 from kueuelib.api.forms import Kind, Typed, resource_of
-from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of
 from kueuelib.api.models import (
     ModelPart,
     encode_model,
@@ -22,7 +22,13 @@ from kueuelib.api.patch import diff_merge_patch
 from kueuelib.api.struct import Struct
 from kueuelib.errors import ConfigError, NotFound
 from kueuelib.machinery.event_series import EventType
-from kueuelib.machinery.ownership import OWNER_INDEX, is_absent, owned_child, placed_child
+from kueuelib.machinery.ownership import (
+    MANAGED_BY,
+    OWNER_INDEX,
+    is_absent,
+    owned_child,
+    placed_child,
+)
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.cluster import Cluster
 from kueuelib.runtime.informer import Informer
@@ -101,9 +107,14 @@ class Context:
         """
         resource, uid = resource_of(kind), self.obj["metadata"]["uid"]
         store = self._informer(resource).store
-        if not index:
-            return store.by_index(OWNER_INDEX, uid)
-        return store.by_index(self._index(resource, index, owned=True), (uid, value))
+        if index:
+            found = store.by_index(self._index(resource, index, owned=True), (uid, value))
+        else:
+            found = store.by_index(OWNER_INDEX, uid)
+        if resource not in self._around.declared.watches:
+            return found
+        by = self._around.operator  # the cache also has those of other operators
+        return tuple(each for each in found if labels_of(each).get(MANAGED_BY) == by)
 
     def find(self, kind: Kind | OtherKind, index: str, value: Hashable) -> tuple[Obj, ...]:
         """The raw objects of a watched kind that an index finds, out of the cache.
@@ -359,7 +370,7 @@ class Context:
 
     def _index(self, resource: Watched, name: str, *, owned: bool) -> str:
         declared = self._around.declared
-        if (resource in declared.owns) != owned:
+        if resource not in (declared.owns if owned else declared.watches):
             raise ConfigError(
                 f"operator {self._around.operator}",
                 f"{resource.kind} is {'not ' if owned else ''}owned by {declared.resource.kind}",
@@ -371,7 +382,7 @@ class Context:
                 f"{resource.kind} has no index {name!r}",
                 f"name it in indexes= of {declared.resource.kind}",
             )
-        return index_name(declared, name)
+        return index_name(declared, name, owned=owned)
 
     def _declared(self, api_version: str, kind: str) -> Resource:
         declared = self._around.declared

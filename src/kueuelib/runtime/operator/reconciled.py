@@ -154,12 +154,16 @@ class Reconciled(Generic[V]):
             problem = "watches= is not a mapping"
             raise ConfigError(self.resource.kind, problem, "write {KIND: function to keys}")
         self.watches = {watched_of(each): keys for each, keys in watches.items()}
-        followed: list[Watched] = [self.resource, *self.owns, *self.watches]
+        followed: list[Watched] = [
+            self.resource,
+            *self.owns,
+            *(self.watches.keys() - set(self.owns)),
+        ]
         if twice := {each.kind for each in followed if followed.count(each) > 1}:
             raise ConfigError(
                 f"{self.resource.kind}",
                 f"{', '.join(sorted(twice))} is named twice",
-                "name a kind once: as the kind itself, in owns= or in watches=",
+                "name it once; only a kind of children may be in owns= and watches=",
             )
         self.indexes = {watched_of(each): dict(named) for each, named in self._named(indexes)}
         self.metadata_only = frozenset(map(watched_of, metadata_only))

@@ -12,12 +12,23 @@ import attrs
 
 from kueuelib.api.forms import typed_of
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.errors import ConfigError, Conflict, InvalidObject, NotFound, TerminalError
+from kueuelib.errors import (
+    ConfigError,
+    Conflict,
+    Forbidden,
+    InvalidObject,
+    KueuelibError,
+    LeadershipLost,
+    NotFound,
+    TerminalError,
+    TransportError,
+)
 from kueuelib.machinery.ownership import (
     MANAGED_BY,
     OWNER_INDEX,
     Applied,
     OfOwner,
+    controller_key,
     has_finalizer,
     hold,
     holder_of,
@@ -29,8 +40,9 @@ from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.cluster import Cluster
-from kueuelib.runtime.controller import DONE, Controller, Result, checked, controller_key
+from kueuelib.runtime.controller import DONE, Controller, Result, checked
 from kueuelib.runtime.events import EventSink
+from kueuelib.runtime.failures import is_denied, is_terminal
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.operator.callbacks import Callback, predicate_of
@@ -43,6 +55,16 @@ from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.steps import contained
 from kueuelib.runtime.telemetry import Telemetry
 
+FAILED = "ReconcileFailed"
+"""The reason of the event about a failed call."""
+TOLD_EVERY = 60.0
+"""Seconds between two events about one object and one class of errors."""
+_NOT_ABOUT_IT = (LeadershipLost, TransportError)
+_PERMIT = (
+    "run `kueuelib manifests FILE --image IMAGE --namespace NAMESPACE | kubectl apply -f -` again, "
+    "and name what context.client calls in Operator(rules=)"
+)
+
 
 class KindReconciler:
     """Calls an author's function for the objects of one kind; a `Reconciler`."""
@@ -50,6 +72,7 @@ class KindReconciler:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._declared = around.declared
+        self._told: dict[tuple[str, str], float] = {}  # by UID and class, in the order of times
         self._holds: dict[ObjectKey, tuple[str, bool]] = {}  # UID, and whether it is still held
         self._log = get_logger(f"operator.{around.operator}")
 
@@ -85,6 +108,23 @@ class KindReconciler:
             return Result(rate_limited=True)
         self._ended(key, Round(context.writes.changes, requeue_after=result.requeue_after))
         return result
+
+    def failed(self, key: ObjectKey, error: Exception, problem: str) -> None:
+        """Let an event of the object tell a failure: one a minute for each class of errors."""
+        if isinstance(error, Forbidden) and not is_denied(error):
+            self._log.warning("lacks a permission", error=problem, fix=_PERMIT)
+        obj = self._around.informers[self._declared.resource].store.get(key)
+        if obj is None or isinstance(error, _NOT_ABOUT_IT):
+            return
+        now, told = self._around.clock.monotonic(), self._told
+        while told and now - next(iter(told.values())) >= TOLD_EVERY:
+            del told[next(iter(told))]
+        cause = obj["metadata"]["uid"], type(error).__name__
+        if cause not in told:
+            told[cause] = now
+            later = "; it is not tried again until something changes" * is_terminal(error)
+            text = problem if isinstance(error, KueuelibError) else f"{cause[1]}: {problem}"
+            self._around.recorder.event(obj, "Warning", FAILED, f"{text}{later}")
 
     def _ended(self, key: ObjectKey, done: Round) -> None:
         repeats, kind = self._around.repeats, self._declared.resource
@@ -221,14 +261,18 @@ def controller_for(
     informers = {kind: informer_of(kind) for kind in declared.watches}
     informers[resource] = informer_of(resource)
     for kind in declared.owns:
-        informers[kind] = informer_of(kind, f"{MANAGED_BY}={operator.name}")
+        if kind not in declared.watches:
+            informers[kind] = informer_of(kind, f"{MANAGED_BY}={operator.name}")
         informers[kind].add_index(OWNER_INDEX, owners_of)
         informers[kind].add_handler(_forgetting(applied, kind))
     for indexed, indexes in declared.indexes.items():
         for name, function in indexes.items():
             called = Callback(resource.kind, f"indexes= of {indexed.kind}", function).values
-            index = OfOwner(called) if indexed in declared.owns else called
-            informers[indexed].add_index(index_name(declared, name), index)
+            if indexed in declared.owns:
+                of_children = index_name(declared, name, owned=True)
+                informers[indexed].add_index(of_children, OfOwner(called))
+            if indexed in declared.watches:
+                informers[indexed].add_index(index_name(declared, name, owned=False), called)
     around = Surroundings(
         operator=operator.name,
         declared=declared,
@@ -241,13 +285,15 @@ def controller_for(
         clock=clock,
         repeats=repeats,
     )
+    reconciler = KindReconciler(around)
     controller = Controller(
         f"{operator.name}-{resource.plural}",
-        KindReconciler(around),
+        reconciler,
         workers=declared.workers,
         timeout=declared.timeout,
         clock=clock,
         telemetry=telemetry,
+        failed=reconciler.failed,
     )
     controller.for_(informers[resource], predicate_of(resource.kind, declared.predicate))
     informers[resource].add_handler(lambda delta: repeats.heard(delta, (delta.key,)))

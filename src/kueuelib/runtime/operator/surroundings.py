@@ -88,6 +88,7 @@ def status_class(kind: Kind) -> type[Struct] | None:
     return cls if isinstance(cls, type) and issubclass(cls, Struct) else Struct
 
 
-def index_name(declared: Reconciled[Any], name: str) -> str:
+def index_name(declared: Reconciled[Any], name: str, *, owned: bool) -> str:
     """The name of an index in the store, which reconcilers of other kinds may share."""
-    return f"{declared.resource.plural}.{declared.resource.group}/{name}"
+    whose = "children/" if owned else ""
+    return f"{declared.resource.plural}.{declared.resource.group}/{whose}{name}"

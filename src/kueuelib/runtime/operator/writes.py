@@ -7,9 +7,9 @@ from typing import Any
 
 from kueuelib.api.forms import raw_of
 from kueuelib.api.meta import Obj, ObjectKey, Resource, group_kind_of, key_of
+from kueuelib.machinery.ownership import controller_key
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.controller import controller_key
 from kueuelib.runtime.operator.callbacks import Callback, predicate_of
 from kueuelib.runtime.operator.reconciled import OtherKind
 from kueuelib.runtime.operator.repeats import Change
@@ -111,10 +111,13 @@ class Writes:
 
     def _due(self, watched: Resource, delta: Delta[Obj]) -> bool:
         declared, key = self._around.declared, key_of(self._obj)
+        function = declared.watches.get(watched)
         if watched in declared.owns:
             assert delta.new is not None
-            return controller_key(delta.new, declared.resource) == key
-        if (function := declared.watches.get(watched)) is not None:
+            own = controller_key(delta.new, declared.resource) == key
+            if own or function is None:
+                return own
+        if function is not None:
             called = Callback(declared.resource.kind, f"watches= of {watched.kind}", function)
             return key in called.keys(delta)
         passes = predicate_of(declared.resource.kind, declared.predicate)
