@@ -29,6 +29,7 @@ from kueuelib.api.struct import (
     Wire,
     defaults_of,
     json_name,
+    naming_times,
     stated_in,
 )
 from kueuelib.errors import FieldError, InvalidObject, InvalidQuantity
@@ -347,13 +348,12 @@ def _struct_factory(cls: type, converter: Converter) -> Callable[[Any, Any], Any
 def _unstruct_factory(cls: type, converter: Converter) -> Callable[[Any], Any]:
     overrides: dict[str, Any] = {}
     for field in attrs.fields(attrs.resolve_types(cls)):
-        if field.name == "extra":
-            continue
         wire: Wire | None = field.metadata.get("wire")
         optional = field.default is not attrs.NOTHING and not (wire is not None and wire.always)
         overrides[field.name] = override(rename=json_name(field), omit_if_default=optional)
     overrides["extra"] = override(omit=True)
     base: Callable[[Any], Obj] = make_dict_unstructure_fn(cls, converter, **overrides)
+    base = naming_times(cls, base)
 
     def unstructure(value: Any) -> Any:
         raw = base(value)

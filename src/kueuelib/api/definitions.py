@@ -107,7 +107,8 @@ def crd(
         namespaced: whether objects live in namespaces.
         short_names: further names for `kubectl`.
         categories: groups of kinds, for example `all`.
-        columns: what `kubectl get` prints, before the fields with `wire(column=...)`.
+        columns: what `kubectl get` prints, before the fields with `wire(column=...)` and the age,
+            which comes last unless a column is called Age.
         rules: what must hold, in CEL.
         selectable: JSON paths for field selectors, for example `.spec.team`.
         versions: further versions.
@@ -203,12 +204,15 @@ def crd_of(cls: type[KubeObject], client_config: Obj | None = None) -> Obj:
 def _entry(definition: Definition, version: str, cls: type[KubeObject], *, served: bool) -> Obj:
     stored = version == definition.resource.version
     schema = object_schema(cls, derived=True)
+    columns = [*definition.columns, *_columns(cls, schema)]
+    if columns and "age" not in {each.name.lower() for each in columns}:
+        columns.append(Column("Age", ".metadata.creationTimestamp", "date"))
     return version_entry(
         version,
         schema,
         stored=stored,
         served=served,
-        columns=(*definition.columns, *_columns(cls, schema)),
+        columns=columns,
         rules=(rule for rule in definition.rules if rule.version in ("", version)),
         selectable=definition.selectable if stored else (),
     )

@@ -9,7 +9,8 @@ from __future__ import annotations
 import difflib
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 import attrs
@@ -286,3 +287,28 @@ def stated_in(
         elif default.returns:
             stated[name] = default.value
     return stated
+
+
+def naming_times(cls: type, encode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function that encodes a class, which names a time that is no number by its field.
+
+    For classes of kueuelib, the function itself.
+    """
+    times = [each.name for each in attrs.fields(cls) if "Annotated[float" in str(each.type)]
+    if not times or cls.__module__.startswith("kueuelib."):
+        return encode
+
+    def encoded(value: Any) -> Any:
+        for name in times:
+            time = getattr(value, name)
+            if isinstance(time, (str, date)):
+                text = isinstance(time, str)
+                raise ConfigError(
+                    f"{cls.__name__}.{name}",
+                    f"is {time!r}, but a Time is a number: seconds since the epoch",
+                    f"write {'datetime.fromisoformat(TEXT)' if text else 'VALUE'}.timestamp(), or "
+                    "time.time() for the present",
+                )
+        return encode(value)
+
+    return encoded

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -152,6 +153,7 @@ def test_rules_columns_names_and_the_subresource_are_in_the_definition() -> None
         {"name": "Owner", "type": "string", "jsonPath": ".spec.owner"},
         {"name": "CPUs", "type": "integer", "jsonPath": ".spec.limits.cpu"},
         {"name": "Since", "type": "date", "jsonPath": ".status.since"},
+        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
     ]
     conditions = schema()["properties"]["status"]["properties"]["conditions"]
     assert conditions["x-kubernetes-list-map-keys"] == ["type"]
@@ -500,3 +502,56 @@ def test_an_assignment_is_refused_with_the_way_to_a_changed_copy() -> None:
     with pytest.raises(FrozenInstanceError, match="Size.width cannot"):
         del Size().width
     assert Size().evolve(width=2).width == 2
+
+
+@frozen
+class Sizes(Struct):
+    """Part."""
+
+    size: int = 1
+
+
+@frozen
+class Seen(Struct):
+    """When it was seen."""
+
+    last: Time | None = None
+
+
+@pytest.mark.parametrize(
+    ("value", "fix"),
+    [
+        (datetime(2026, 1, 2, tzinfo=UTC), r"write VALUE.timestamp\(\)"),
+        ("2026-01-02T00:00:00Z", r"write datetime.fromisoformat\(TEXT\).timestamp\(\)"),
+    ],
+)
+def test_a_time_that_is_no_number_is_named_with_the_way_to_one(value: Any, fix: str) -> None:
+    said = rf"Seen.last: is .*2026.*, but a Time is a number: seconds since the epoch; {fix}"
+    with pytest.raises(ConfigError, match=said):
+        encode(Seen(last=value))
+    assert encode(Seen(last=1.0)) == {"last": "1970-01-01T00:00:01Z"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "printed"),
+    [
+        ((), []),
+        ((Column("Size", ".spec.size", "integer"),), ["Size", "Age"]),
+        (
+            (Column("AGE", ".metadata.creationTimestamp", "date"), Column("B", ".metadata.name")),
+            ["AGE", "B"],
+        ),
+    ],
+)
+def test_the_age_is_printed_after_other_columns(columns: Any, printed: list[str]) -> None:
+    @crd("example.com", "v1", plural="sizes", columns=columns)
+    @frozen
+    class Sized(KubeObject):
+        """Whole."""
+
+        spec: Sizes = Sizes()
+
+    (version,) = crd_of(Sized)["spec"]["versions"]
+    found = version.get("additionalPrinterColumns", [])
+    assert [each["name"] for each in found] == printed
+    assert all(each["type"] == "date" for each in found if each["name"].lower() == "age")
