@@ -155,10 +155,7 @@ def claim_problem(
         return problem, f"stop {other!r} and apply it with adopt=True, or choose another name"
     problem = f"exists and does not belong to {owner['kind']} {key_of(owner)}"
     if controller := controller_of(present):
-        if (*group_kind_of(controller), controller["name"]) == (
-            *group_kind_of(owner),
-            owner["metadata"]["name"],
-        ):
+        if is_left_over(present, owner):
             return (
                 f"belongs to an earlier {owner['kind']} {key_of(owner)} (UID {controller['uid']})",
                 "nothing: it is tried again until the garbage collector has deleted it",

@@ -34,7 +34,7 @@ from kueuelib.runtime.cluster import Cluster
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.operator.adopting import claim
 from kueuelib.runtime.operator.reconciled import OtherCluster, OtherKind, Watched, watched_of
-from kueuelib.runtime.operator.surroundings import Surroundings, index_name
+from kueuelib.runtime.operator.surroundings import Surroundings
 from kueuelib.runtime.operator.writes import NotingClient, Writes
 from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.reading import take_over_named
@@ -108,7 +108,7 @@ class Context:
         resource, uid = resource_of(kind), self.obj["metadata"]["uid"]
         store = self._informer(resource).store
         if index:
-            found = store.by_index(self._index(resource, index, owned=True), (uid, value))
+            found = store.by_index(self._around.index(resource, index, owned=True), (uid, value))
         else:
             found = store.by_index(OWNER_INDEX, uid)
         if resource not in self._around.declared.watches:
@@ -129,7 +129,7 @@ class Context:
         """
         watched = watched_of(kind)
         store = self._informer(watched).store
-        return store.by_index(self._index(watched, index, owned=False), value)
+        return store.by_index(self._around.index(watched, index, owned=False), value)
 
     def cluster(self, other: OtherCluster) -> Cluster:
         """Another cluster: its `client`, its `cache`, and the `problem` that it has now, if any.
@@ -367,22 +367,6 @@ class Context:
                 f"name it in owns= or watches= of {self._around.declared.resource.kind}",
             )
         return informer
-
-    def _index(self, resource: Watched, name: str, *, owned: bool) -> str:
-        declared = self._around.declared
-        if resource not in (declared.owns if owned else declared.watches):
-            raise ConfigError(
-                f"operator {self._around.operator}",
-                f"{resource.kind} is {'not ' if owned else ''}owned by {declared.resource.kind}",
-                "find children with children(), and others with find()",
-            )
-        if name not in declared.indexes.get(resource, ()):
-            raise ConfigError(
-                f"operator {self._around.operator}",
-                f"{resource.kind} has no index {name!r}",
-                f"name it in indexes= of {declared.resource.kind}",
-            )
-        return index_name(declared, name, owned=owned)
 
     def _declared(self, api_version: str, kind: str) -> Resource:
         declared = self._around.declared

@@ -12,6 +12,7 @@ from kueuelib.api.forms import Kind
 from kueuelib.api.meta import KubeObject, Resource
 from kueuelib.api.models import has_field, is_model_class, part_class
 from kueuelib.api.struct import Struct
+from kueuelib.errors import ConfigError
 from kueuelib.machinery.ownership import Applied
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
@@ -73,6 +74,27 @@ class Surroundings:
     def reports(self) -> bool:
         """Whether the operator defines the kind, so that nobody else writes its status."""
         return isinstance(getattr(self.declared.kind, "definition", None), Definition)
+
+    def index(self, resource: Watched, name: str, *, owned: bool) -> str:
+        """The name in the store of an index, see `index_name`.
+
+        Raises:
+            ConfigError: the kind is not declared in this way, or has no such index.
+        """
+        declared = self.declared
+        if resource not in (declared.owns if owned else declared.watches):
+            raise ConfigError(
+                f"operator {self.operator}",
+                f"{resource.kind} is {'not ' if owned else ''}owned by {declared.resource.kind}",
+                "find children with children(), and others with find()",
+            )
+        if name not in declared.indexes.get(resource, ()):
+            raise ConfigError(
+                f"operator {self.operator}",
+                f"{resource.kind} has no index {name!r}",
+                f"name it in indexes= of {declared.resource.kind}",
+            )
+        return index_name(declared, name, owned=owned)
 
 
 def status_class(kind: Kind) -> type[Struct] | None:
