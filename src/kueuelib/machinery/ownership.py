@@ -155,11 +155,6 @@ def claim_problem(
         return problem, f"stop {other!r} and apply it with adopt=True, or choose another name"
     problem = f"exists and does not belong to {owner['kind']} {key_of(owner)}"
     if controller := controller_of(present):
-        if is_left_over(present, owner):
-            return (
-                f"belongs to an earlier {owner['kind']} {key_of(owner)} (UID {controller['uid']})",
-                "nothing: it is tried again until the garbage collector has deleted it",
-            )
         return (
             problem,
             f"it belongs to {controller['kind']} {controller['name']}: choose another name",

@@ -366,26 +366,6 @@ async def test_what_a_call_finds_by_name_is_not_pruned(client: Client) -> None:
     assert all(seen[1:])
 
 
-async def test_a_child_of_an_earlier_object_of_the_same_name_is_waited_for(client: Client) -> None:
-    dead = {"apiVersion": "example.com/v1", "kind": "Box", "name": "one", "uid": "u"}
-    left = kinds.CONFIG_MAPS.new("child", "default")
-    left["metadata"]["ownerReferences"] = [{**dead, "controller": True}]
-    await client.create(kinds.CONFIG_MAPS, left)
-    app, errors = adopting(adopt=False)
-    async with running(app, client):
-        await client.of(Box).create(box(text="new"))
-        await eventually(lambda: errors)
-        said = "belongs to an earlier Box default/one (UID u); nothing: it is tried again until"
-        assert said in errors[0]
-        await client.delete(kinds.CONFIG_MAPS, CHILD)
-
-        async def made() -> bool:
-            found = (await client.list(kinds.CONFIG_MAPS, "default")).items
-            return [each["data"] for each in found] == [{"text": "new"}]
-
-        await eventually(made)
-
-
 # ---- typed webhooks -----------------------------------------------------------------------------
 
 
