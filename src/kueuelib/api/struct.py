@@ -290,7 +290,7 @@ def stated_in(
 
 
 def naming_times(cls: type, encode: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A function that encodes a class, which names a time that is no number by its field.
+    """A function that encodes a class, which refuses a text or date for a time and names the field.
 
     For classes of kueuelib, the function itself.
     """

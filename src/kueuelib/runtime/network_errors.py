@@ -66,7 +66,7 @@ class BrokenAnswer(NetworkError):
 
 
 def fail(waited_for: asyncio.Future[Any], error: BaseException) -> None:
-    """End a wait with an error; perhaps nobody waits any more."""
+    """End a wait with an error, which the one who waited may no longer want."""
     waited_for.set_exception(error)
     waited_for.exception()  # else asyncio logs that it was never retrieved
 

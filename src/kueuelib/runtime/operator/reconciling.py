@@ -110,7 +110,7 @@ class KindReconciler:
         return result
 
     def failed(self, key: ObjectKey, error: Exception, problem: str) -> None:
-        """Let an event of the object tell a failure: one a minute for each class of errors."""
+        """Report a failure by an event of the object: one a minute for each class of errors."""
         if isinstance(error, Forbidden) and not is_denied(error):
             self._log.warning("lacks a permission", error=problem, fix=_PERMIT)
         obj = self._around.informers[self._declared.resource].store.get(key)
