@@ -468,3 +468,11 @@ async def test_a_missing_permission_names_the_two_ways_to_it(client: Client) -> 
     assert "nodes is forbidden" in told()[0]["error"]
     assert "kueuelib manifests FILE" in told()[0]["fix"]
     assert "Operator(rules=)" in told()[0]["fix"]
+
+
+def test_a_function_that_waits_for_arguments_by_name_is_refused() -> None:
+    async def by_name(spec: Any, name: Any, **kwargs: Any) -> None: ...
+
+    said = r"by_name: takes \*\*kwargs, but gets nothing by name; write it as .*\(obj, context\)"
+    with pytest.raises(ConfigError, match=said):
+        Operator("things").reconciles(Thing)(by_name)

@@ -468,10 +468,6 @@ def _plain(found: Any, context: Context) -> None:
     pass
 
 
-async def _by_name(spec: Any, name: Any, **kwargs: Any) -> None:
-    pass
-
-
 async def _one(found: Any) -> None:
     pass
 
@@ -480,10 +476,6 @@ async def _one(found: Any) -> None:
     ("declare", "message"),
     [
         (lambda app: app.reconciles(Box)(_plain), "_plain: is not async; write it as `async def"),
-        (
-            lambda app: app.reconciles(Box)(_by_name),
-            r"_by_name: takes \*\*kwargs, but gets nothing by name; write",
-        ),
         (lambda app: app.reconciles(Box)(_one), "_one: cannot be called: too many .* 2 arguments"),
         (
             lambda app: app.reconciles(Box)(_good).teardown("a.b/c")(_plain),

@@ -271,7 +271,7 @@ def controller_for(
             if indexed in declared.owns:
                 of_children = index_name(declared, name, owned=True)
                 informers[indexed].add_index(of_children, OfOwner(called))
-            if indexed in declared.watches:
+            if indexed not in declared.owns or indexed in declared.watches:
                 informers[indexed].add_index(index_name(declared, name, owned=False), called)
     around = Surroundings(
         operator=operator.name,

@@ -82,7 +82,10 @@ class Surroundings:
             ConfigError: the kind is not declared in this way, or has no such index.
         """
         declared = self.declared
-        if resource not in (declared.owns if owned else declared.watches):
+        children = resource in declared.owns
+        if (owned and not children) or (
+            not owned and children and resource not in declared.watches
+        ):
             raise ConfigError(
                 f"operator {self.operator}",
                 f"{resource.kind} is {'not ' if owned else ''}owned by {declared.resource.kind}",
