@@ -11,7 +11,10 @@ SRC = Path(__file__).parents[2] / "src"
 LATE = {
     "kueuelib.runtime.operator.declaration -> kueuelib.runtime.operator.running": (
         "`Operator.run` is the last line of a program; what runs an operator reads its declaration"
-    )
+    ),
+    "kueuelib.api.struct -> kueuelib.api.schema": (
+        "a class is checked when it is defined, by the rules of what it becomes in a CRD"
+    ),
 }
 """Imports in functions that close a cycle, each with its reason."""
 

@@ -76,6 +76,7 @@ def test_what_nothing_refers_to_need_not_be_seen(patient: Any) -> None:
         "capacity-unused": "no cohorts",
         "cohort-absent": "no cohorts",
         "cohort-cycle": "no cohorts",
+        "pod-unqueued": "no namespaces",
         "quota-promised": "no cohorts",
     }
     assert report.findings == ()
@@ -97,7 +98,7 @@ def test_what_nothing_refers_to_need_not_be_seen(patient: Any) -> None:
         (
             {"namespaceSelector": {"matchLabels": {"team": "a"}}},
             "no namespaces",
-            {"fits-but-waits", "local-queue", "never-fits"},
+            {"fits-but-waits", "local-queue", "never-fits", "pod-unqueued"},
         ),
     ],
 )
