@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -600,3 +601,20 @@ class Edits(RuleBasedStateMachine):
 
 Edits.TestCase.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
 TestEdits = Edits.TestCase
+
+
+@pytest.mark.parametrize("flavor", FLAVORS)
+@pytest.mark.parametrize("origin", [(), ("workload",), ("podset", "local-queue-name"), ORIGIN])
+def test_a_job_that_another_manager_started_after_our_note_starts_again(flavor, origin):
+    """The manager died between its two writes of a start, and another one wrote the job instead."""
+    edits = Edits()
+    edits.begin(kind="Training", least=False, drops=False)
+    edits.a_waiting_job_is_edited_and_unsuspended(zone="a")
+    edits.it_runs(flavors=[flavor, *FLAVORS], fewest=False, writes=0)
+    edits.another_manager_started_it(flavor=None, copied=True, origin={*origin})
+    assert edits.foreign
+    edits.it_is_stopped(looks=True, writes=3)
+    edits.the_manager_dies(writes=3)
+    assert not edits.added, "its templates are not as they were before the start"
+    edits.it_runs(flavors=["plain", *FLAVORS], fewest=False, writes=1)
+    edits.teardown()

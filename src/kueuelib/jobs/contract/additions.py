@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 
 from kueuelib.api.meta import Obj, annotations_of
+from kueuelib.api.names import ORIGIN_KEYS
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 from kueuelib.jobs.contract.podset_info import PodSetInfo, from_pod_set
 
@@ -56,15 +57,19 @@ class Additions:
         )
 
     def are_all_in(self, present: PodSetInfo) -> bool:
-        """Whether a pod set has every one of the additions."""
+        """Whether a pod set has every one of the additions, whatever it says about its origin.
+
+        Versions and gates differ in what they write about the origin of pods.
+        """
         added = self.info
         pairs = [(getattr(present, name), getattr(added, name)) for name in _MAPS.values()]
-        return all(has.items() >= wanted.items() for has, wanted in pairs) and all(
+        kept = [(has, {k: wanted[k] for k in wanted.keys() - ORIGIN_KEYS}) for has, wanted in pairs]
+        return all(has.items() >= wanted.items() for has, wanted in kept) and all(
             entry in present.tolerations for entry in added.tolerations
         )
 
     def are_untouched_in(self, present: PodSetInfo) -> bool:
-        """Whether a pod set has every one of the additions, and a count that the start changed."""
+        """Whether a pod set has every one of these, and a count that the start changed."""
         return self.are_all_in(present) and self.started in (self.info.count, present.count)
 
     @property

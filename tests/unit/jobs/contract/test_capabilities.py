@@ -213,6 +213,23 @@ def test_a_count_of_the_file_that_replaced_a_job_stays():
     assert between(before, before).are_untouched_in(after), "the start did not change it"
 
 
+def test_a_job_with_another_origin_has_not_been_replaced():
+    """The note is ours; another manager, which writes less about the origin, started the job."""
+    before = PodSetInfo("workers", 3)
+    after = PodSetInfo(
+        "workers",
+        3,
+        labels={POD_SET_LABEL: "workers"},
+        annotations={WORKLOAD_ANNOTATION: "w"},
+        node_selector={"pool": "spot"},
+    )
+    added = between(before, after)
+    less = attrs.evolve(after, labels={}, annotations={WORKLOAD_ANNOTATION: "w"})
+    assert added.are_untouched_in(less)
+    assert added.taken_from(less) == before
+    assert not added.are_untouched_in(attrs.evolve(after, node_selector={}))
+
+
 def test_finalizers_of_the_kind_go_when_it_has_ended():
     obj = training(status={"phase": "Done"})
     wl = admitted(training())
