@@ -108,13 +108,13 @@ class Context:
         resource, uid = resource_of(kind), self.obj["metadata"]["uid"]
         store = self._informer(resource).store
         if index:
-            found = store.by_index(self._around.index(resource, index, owned=True), (uid, value))
+            objects = store.by_index(self._around.index(resource, index, owned=True), (uid, value))
         else:
-            found = store.by_index(OWNER_INDEX, uid)
+            objects = store.by_index(OWNER_INDEX, uid)
         if resource not in self._around.declared.watches:
-            return found
+            return objects
         by = self._around.operator  # the cache also has those of other operators
-        return tuple(each for each in found if labels_of(each).get(MANAGED_BY) == by)
+        return tuple(each for each in objects if labels_of(each).get(MANAGED_BY) == by)
 
     def find(self, kind: Kind | OtherKind, index: str, value: Hashable) -> tuple[Obj, ...]:
         """The raw objects of a watched kind that an index finds, out of the cache.
