@@ -31,12 +31,11 @@ from kueuelib.jobs.lookups.foreign import ForeignOwners
 from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.referred import Referred
 from kueuelib.jobs.lookups.stores import (
-    CONTROLLER_UID,
+    ABOVE_UID,
     OWNER_NAME,
     OWNER_UID,
     PREBUILT_NAME,
     JobStores,
-    controller_uid,
     owner_names,
     owner_uids,
     prebuilt_name,
@@ -119,7 +118,6 @@ def wire(
         for integration in lasting
     }
     for informer in informers.values():
-        informer.add_index(CONTROLLER_UID, controller_uid)
         informer.add_index(PREBUILT_NAME, prebuilt_name)
 
     def queueing(resource: Resource) -> Informer:
@@ -149,12 +147,21 @@ def wire(
     referred = Referred(client, clock)
     metrics = JobMetrics(telemetry)
     kind_metrics = KindMetrics(telemetry)
+    below: dict[str, tuple[Controller, Store[tuple[str, ...]]]] = {}
+
+    def wake_below(delta: Delta[Obj]) -> Iterable[ObjectKey]:
+        """Look at the jobs of all kinds below an owner, which is not one of them."""
+        for uid in {each["metadata"]["uid"] for each in (delta.old, delta.new) if each}:
+            for controller, above in below.values():
+                controller.enqueue(*above.keys_by_index(ABOVE_UID, uid))
+        return ()
 
     def controller_of(turn: Turn) -> Controller:
         integration = turn.integration
         component = integration.component
         executor = Executor(client, cache, recorder, component, version, metrics.count, clock)
         reconciler: Reconciler
+        above: Store[tuple[str, ...]] = Store({ABOVE_UID: tuple})
         if turn.informer is None:
             reconciler = AbandonedWorkloads(integration, stores, executor)
         else:
@@ -162,6 +169,7 @@ def wire(
             reconciler = JobReconciler(
                 integration, own, owners, executor, settings, clock, referred
             )
+            above = reconciler.above
         made = Controller(
             integration.name,
             reconciler,
@@ -171,7 +179,9 @@ def wire(
         )
         if turn.informer is not None:
             made.for_(turn.informer, first=_may_wait(integration))
-        made.watches(workloads, _interested(integration, turn.store))
+            made.watches(turn.informer, wake_below, _moves_those_below)
+        below[integration.name] = (made, above)
+        made.watches(workloads, _interested(integration, turn.store, above))
         for informer in others:
             made.watches(informer, lambda _: ())
         return made
@@ -225,10 +235,19 @@ def _may_wait(integration: Integration) -> Callable[[Delta[Obj]], bool]:
     return waits
 
 
+def _moves_those_below(delta: Delta[Obj]) -> bool:
+    """Whether a search upwards that passes an object may end elsewhere; not with its status."""
+    if delta.old is None or delta.new is None:
+        return True
+    before, after = delta.old["metadata"], delta.new["metadata"]
+    fields = ("uid", "generation", "labels", "annotations", "ownerReferences")
+    return any(before.get(field) != after.get(field) for field in fields)
+
+
 def _interested(
-    integration: Integration, jobs: Store[Obj]
+    integration: Integration, jobs: Store[Obj], above: Store[tuple[str, ...]]
 ) -> Callable[[Delta[Obj]], Iterable[ObjectKey]]:
-    """The jobs that a change of a Workload affects: owners, their children, and jobs that name
+    """The jobs that a change of a Workload affects: owners, all jobs below them, and jobs that name
     it.
     """
 
@@ -243,7 +262,7 @@ def _interested(
                 ObjectKey(namespace, ref["name"]) for ref in refs if integration.is_owner(ref)
             ]
             for ref in refs:
-                job_keys += jobs.keys_by_index(CONTROLLER_UID, ref["uid"])
+                job_keys += above.keys_by_index(ABOVE_UID, ref["uid"])
             job_keys += jobs.keys_by_index(PREBUILT_NAME, key_of(workload))
         return job_keys
 

@@ -39,12 +39,7 @@ from kueuelib.jobs.kinds.standing import (
     Turn,
     turn_without_objects,
 )
-from kueuelib.jobs.lookups.stores import (
-    CONTROLLER_UID,
-    PREBUILT_NAME,
-    controller_uid,
-    prebuilt_name,
-)
+from kueuelib.jobs.lookups.stores import PREBUILT_NAME, prebuilt_name
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.cache import Cache
@@ -271,7 +266,6 @@ class KindFollower:
             label_selector=self.integration.watched,
             transform=self.integration.transform,
         )
-        informer.add_index(CONTROLLER_UID, controller_uid)
         informer.add_index(PREBUILT_NAME, prebuilt_name)
         self._reading = _Reading(informer, self.definition_uid)
         tasks.start_soon(self._reading.run, self._woken.set, name=f"informer-{self.name}")

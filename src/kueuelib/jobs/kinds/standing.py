@@ -8,12 +8,7 @@ import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.jobs.contract.integration import Integration
-from kueuelib.jobs.lookups.stores import (
-    CONTROLLER_UID,
-    PREBUILT_NAME,
-    controller_uid,
-    prebuilt_name,
-)
+from kueuelib.jobs.lookups.stores import PREBUILT_NAME, prebuilt_name
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.telemetry import Telemetry
@@ -70,8 +65,7 @@ class Standing:
 
 def turn_without_objects(integration: Integration) -> Turn:
     """The turn of a deleted kind: Workloads of its jobs are released."""
-    indexes = {CONTROLLER_UID: controller_uid, PREBUILT_NAME: prebuilt_name}
-    return Turn(integration, Store(indexes))
+    return Turn(integration, Store({PREBUILT_NAME: prebuilt_name}))
 
 
 class KindMetrics:

@@ -165,6 +165,28 @@ class Owners:
             return Ancestor(name, self._admits(self._stores.workloads_of(meta["uid"])))
         return self._declared(obj, namespace)
 
+    def above(self, obj: Mapping[str, Any], namespace: str) -> tuple[str, ...]:
+        """The UIDs of the owners that `ancestor_of` looks at, with one that it does not find.
+
+        Its answer changes only with these objects and their Workloads.
+
+        Args:
+            obj: the raw object.
+            namespace: where it is.
+        """
+        passed = [*owner_uids(dict(obj))] if PARENT_WORKLOAD in annotations_of(obj) else []
+        current: Mapping[str, Any] = obj
+        for _ in range(DEPTH):
+            ref = controller_of(current)
+            if ref is None:
+                break
+            passed.append(ref["uid"])
+            above = self._controller(current, namespace)
+            if above is None:
+                break
+            current = above.object
+        return tuple(passed)
+
     def is_child(self, obj: Mapping[str, Any], namespace: str) -> bool:
         """Whether an ancestor is queued on behalf of a raw object, without doubt."""
         ancestor = self.ancestor_of(obj, namespace)

@@ -16,7 +16,8 @@ from kueuelib.machinery.store import Store
 
 OWNER_UID = "jobs/owner-uid"
 OWNER_NAME = "jobs/owner-name"
-CONTROLLER_UID = "jobs/controller-uid"
+ABOVE_UID = "jobs/above-uid"
+"""Finds jobs by the owners that `Owners.above` gives."""
 PREBUILT_NAME = "jobs/prebuilt-name"
 
 OwnerName = tuple[str, str, str, str]

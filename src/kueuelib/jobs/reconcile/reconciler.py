@@ -10,13 +10,14 @@ from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.referred import Referred
-from kueuelib.jobs.lookups.stores import ByName, JobStores
+from kueuelib.jobs.lookups.stores import ABOVE_UID, ByName, JobStores
 from kueuelib.jobs.reconcile.executor import Executor
 from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.jobs.reconcile.vanished import Vanished
+from kueuelib.machinery.store import Store
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import SETTLED, Result
 
@@ -32,6 +33,9 @@ class JobReconciler:
         settings: the configuration.
         clock: the time.
         referred: completes jobs with the objects that they refer to; None: there are none.
+
+    Attributes:
+        above: the owners that each job was last found to be below, by `ABOVE_UID`.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class JobReconciler:
         self._executor = executor
         self._settings = settings
         self._clock = clock
+        self.above: Store[tuple[str, ...]] = Store({ABOVE_UID: tuple})
         self._vanished = Vanished()
         self._told: dict[ObjectKey, tuple[str, int | None, str]] = {}
         self._flavors = ByName(stores.flavors)
@@ -107,8 +112,12 @@ class JobReconciler:
         by_name = stores.workloads_of_name(integration.resource, key)
         if raw is None:
             self._vanished.forget(key)
+            self.above.remove(key)
             orphans = tuple(wl for wl in by_name if _is_controller(integration, key.name, wl))
             return Situation(None, self._clock.now(), self._settings, orphans=by_age(orphans))
+        above = self._owners.above(raw, key.namespace)
+        if above or key in self.above:
+            self.above.put(key, above)
         job = integration.job_type(raw)
         prebuilt = job.prebuilt_workload
         workloads = stores.workloads_of(job.uid)

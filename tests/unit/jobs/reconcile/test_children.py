@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kueuelib.api.meta import ObjectKey, key_of
 from kueuelib.jobs.contract.commands import (
     Change,
     Create,
@@ -17,6 +18,14 @@ from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.runtime import PatchType, kinds
+from kueuelib.testing import (
+    eventually,
+    make_cluster_queue,
+    make_flavor,
+    make_local_queue,
+    queueing,
+)
 from kueuelib.workload import states
 
 NOW = 1_700_000_000.0
@@ -150,3 +159,57 @@ def test_a_child_without_pod_templates_is_stopped_and_loses_its_workload(build):
 
 def _restored(build, raw):
     return {**raw, "metadata": build.job()["metadata"]}
+
+
+# ---- on an embedded API server
+
+
+def below(owner, kind, name, **fields):
+    ref = {field: owner["metadata"][field] for field in ("name", "uid")}
+    ref |= {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
+    made = kind.new(name, "default", **fields)
+    made["metadata"]["ownerReferences"] = [ref]
+    return made
+
+
+async def test_jobs_at_any_depth_stop_before_another_job_gets_the_quota_of_the_highest(client):
+    """Below another job, and below an object of a kind that is not queued."""
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"template": {"spec": {"containers": [container], "restartPolicy": "Never"}}}
+    queued = {"spec": {"suspend": True, **spec}, "labels": {"kueue.x-k8s.io/queue-name": "q"}}
+    lower = ("middle", "below-a-job", "below-a-map")
+
+    async def running():
+        jobs = (await client.list(kinds.JOBS)).items
+        return {job["metadata"]["name"] for job in jobs if not job["spec"]["suspend"]}
+
+    async def run(*names):
+        async def do():
+            return await running() == {*names}
+
+        await eventually(do, 20)
+
+    async with queueing(client):
+        cluster_queue = make_cluster_queue("all", {"spot": {"cpu": 1}})
+        for each in (make_flavor("spot"), cluster_queue, make_local_queue("q", "all", "default")):
+            await client.of(type(each)).create(each)
+        top = await client.create(kinds.JOBS, kinds.JOBS.new("top", "default", **queued))
+        await run("top")
+        between = await client.create(kinds.CONFIG_MAPS, below(top, kinds.CONFIG_MAPS, "between"))
+        middle = await client.create(kinds.JOBS, below(top, kinds.JOBS, "middle", spec=spec))
+        for owner, name in ((middle, "below-a-job"), (between, "below-a-map")):
+            await client.create(kinds.JOBS, below(owner, kinds.JOBS, name, spec=spec))
+        for name in lower:
+            key, body = ObjectKey("default", name), {"spec": {"suspend": False}}
+            await client.patch(kinds.JOBS, key, body, PatchType.MERGE)
+        await run("top", *lower)
+        (workload,) = (await client.list(kinds.WORKLOADS)).items
+        off = {"spec": {"active": False}}
+        await client.patch(kinds.WORKLOADS, key_of(workload), off, PatchType.MERGE)
+        await run(*lower)
+        seen = {"type": "Suspended", "status": "True", "lastTransitionTime": "2024-01-01T00:00:00Z"}
+        body = {"status": {"conditions": [seen]}}
+        await client.patch(kinds.JOBS, key_of(top), body, PatchType.MERGE, subresource="status")
+        await run()
+        await client.create(kinds.JOBS, kinds.JOBS.new("other", "default", **queued))
+        await run("other")
