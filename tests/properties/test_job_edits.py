@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -307,8 +308,22 @@ class Edits(RuleBasedStateMachine):
         self.change(job)
 
     @precondition(lambda self: not self.foreign)
-    @rule()
-    def it_may_or_may_not_run_with_fewer_pods(self) -> None:
+    @rule(rest=st.booleans(), restarted=st.booleans())
+    def it_may_or_may_not_run_with_fewer_pods(self, rest: bool, restarted: bool) -> None:
+        """By the user, or by the gate of a new manager: neither stops a running job."""
+        if rest:
+            self.rest()
+        ran = rest and self.runs
+        if restarted:
+            partial = not self.world.settings.partial_admission
+            self.world.settings = attrs.evolve(self.world.settings, partial_admission=partial)
+        else:
+            self.edit_least()
+        if ran:
+            self.rest()
+            assert self.runs, "it was stopped although no pod of it has changed"
+
+    def edit_least(self) -> None:
         self.least = not self.least
         job = copy.deepcopy(self.world.live_job)
         where, key, value = self.counted(job["spec"]), "least", 1
@@ -398,7 +413,7 @@ class Edits(RuleBasedStateMachine):
     def late_plan(self) -> Any:
         """A plan that is made before an edit and carried out after it."""
         for flavor in self.flavors:
-            self.decide(flavor, check=False, fewest=self.least)
+            self.decide(flavor, check=False, fewest=self.least_counts())
         return self.world.plan()
 
     def may_edit(self) -> bool:
@@ -450,7 +465,7 @@ class Edits(RuleBasedStateMachine):
         if check:
             self.world.reserve(flavor)
         else:
-            self.world.admit(flavor, fewest=fewest and self.least)
+            self.world.admit(flavor, fewest=fewest and self.least_counts())
         self.tell_flavors()
 
     @precondition(lambda self: self.quota())
@@ -466,6 +481,9 @@ class Edits(RuleBasedStateMachine):
         if flavor != "plain":
             self.flavors[flavor] = ({**labels, "zone": zone}, tolerations)
         self.tell_flavors()
+
+    def least_counts(self) -> bool:
+        return self.least and self.world.settings.partial_admission
 
     def tell_flavors(self) -> None:
         """The manager sees the flavors of the model."""

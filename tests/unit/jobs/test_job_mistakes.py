@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import pytest
+from kubernetes_asyncio.client import V1Job
 
+from kueuelib.api.kinds import WORKLOADS
 from kueuelib.errors import ConfigError, InvalidJob
 from kueuelib.jobs import (
     GenericJob,
@@ -118,7 +121,32 @@ async def _later(_: object) -> bool:
             r"takes other arguments; write def run_wit",
         ),
         ((), {"is_ending": lambda _, __: False}, r"is_ending takes other arguments; write def is_"),
-        ((), {"admission_gates": lambda _: ()}, r"admission_gates is a method; write @property ab"),
+        (
+            (),
+            {"copy": lambda self, deep: self},
+            r"copy takes other arguments; write def copy\(self\)",
+        ),
+        (
+            (),
+            {"suspended_copy": lambda self, x: self},
+            r"suspended_copy takes other arguments; wri",
+        ),
+        ((), {"copy": _later}, r"copy is async; write def copy\(self\): methods do"),
+        ((), {"__init__": lambda self, obj, x: None}, r"write def __init__\(self, obj\)"),
+        (
+            (),
+            {"admission_gates": lambda _: ()},
+            r"admission_gates is not a property; write @property above def admission_gates\(self\)",
+        ),
+        ((), {"spec": "x"}, r"spec is not a property; write @property above def spec\(self\)"),
+        ((), {"uid": 3}, r"uid is not a property; write @property above def uid\(self\)"),
+        ((), {"key": "x"}, r"key is not a property; write @property above def key\(self\)"),
+        ((), {"status": property(_later)}, r"status is async; write @property above def status\("),
+        (
+            (),
+            {"resource": WORKLOADS},
+            r"resource is of the group kueue.x-k8s.io, which has no jobs",
+        ),
         (
             (),
             {"queue_name": property(lambda _: "q")},
@@ -143,6 +171,16 @@ def test_a_method_that_cannot_be_called_is_refused(
         Integration.of(type("Mistaken", (rendered().job_type, *bases), written))
 
 
+def test_a_method_that_changes_models_is_checked_as_it_was_written() -> None:
+    class Modelled(GenericJob[V1Job]):
+        is_suspended = finished = pod_sets = is_active = pods_ready = lambda _: None
+        run_with_podsets_info = restore_podsets_info = lambda _, infos: None
+        suspend = _later
+
+    with pytest.raises(ConfigError, match=r"Modelled\): suspend is async"):
+        Integration.of(Modelled)
+
+
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
@@ -164,7 +202,8 @@ def test_methods_may_be_written_in_other_ways() -> None:
         "skip": classmethod(lambda _: False),
         "stop": lambda *_: Stop(),
         "is_stopping": lambda _, more=True: more,
-        "workload_priority_class": "high",
+        "workload_priority_class": property(lambda _: "high"),
+        "spec": cached_property(lambda self: self.raw["spec"]),
     }
     kind = type("Unusual", (rendered().job_type, JobWithCustomStop), written)
     assert Integration.of(kind).job_type is kind

@@ -9,8 +9,10 @@ from __future__ import annotations
 import abc
 import inspect
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
+from kueuelib.api.kinds import KUEUE
 from kueuelib.api.names import PREBUILT_LABEL, QUEUE_LABEL
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.contract import capabilities
@@ -19,7 +21,6 @@ from kueuelib.jobs.contract.generic_job import GenericJob
 _CAPABILITIES: tuple[abc.ABCMeta, ...] = tuple(
     each for each in vars(capabilities).values() if inspect.isabstract(each)
 )
-_WITH_A_DEFAULT = ("is_ending", "is_terminating")
 _READ_FROM_LABELS = {"queue_name": QUEUE_LABEL, "prebuilt_workload": PREBUILT_LABEL}
 _PROPERTIES = tuple(
     name for name, member in vars(GenericJob).items() if isinstance(member, property)
@@ -38,32 +39,44 @@ def check_methods(subject: str, job_type: type[GenericJob[Any]]) -> None:
     """
     if missing := ", ".join(sorted(job_type.__abstractmethods__)):
         raise ConfigError(subject, f"has no {missing}", "write these methods")
+    if job_type.resource.group == KUEUE:
+        problem = f"resource is of the group {KUEUE}, which has no jobs"
+        raise ConfigError(subject, problem, "set resource to the kind of your jobs")
     for name, arguments in _called(job_type):
         member = inspect.getattr_static(job_type, name)
         written = f"write def {name}({', '.join(arguments)})"
         if isinstance(member, property) or not callable(getattr(job_type, name)):
             raise ConfigError(subject, f"{name} is not a method", written)
-        if inspect.iscoroutinefunction(getattr(job_type, name)):
+        if _is_async(getattr(job_type, name)):
             raise ConfigError(subject, f"{name} is async", f"{written}: methods do no I/O")
         if not _takes(job_type, name, member, arguments):
             raise ConfigError(subject, f"{name} takes other arguments", written)
-    for name in _PROPERTIES:
-        if inspect.isfunction(inspect.getattr_static(job_type, name)):
-            raise ConfigError(subject, f"{name} is a method", f"write @property above def {name}")
     for name, label in _READ_FROM_LABELS.items():
         if inspect.getattr_static(job_type, name) is not vars(GenericJob)[name]:
             fix = f"set the label {label} of new objects, in a webhook of yours"
             raise ConfigError(subject, f"{name} is overridden", f"{fix}: others only see the label")
+    for name in _PROPERTIES:
+        member = inspect.getattr_static(job_type, name)
+        written = f"write @property above def {name}(self)"
+        if not (inspect.isdatadescriptor(member) or isinstance(member, cached_property)):
+            raise ConfigError(subject, f"{name} is not a property", written)
+        if _is_async(getattr(member, "fget", None) or getattr(member, "func", None)):
+            raise ConfigError(subject, f"{name} is async", f"{written}: it does no I/O")
 
 
 def _called(job_type: type) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The methods that the framework calls, and the names of their arguments."""
-    bases: tuple[abc.ABCMeta, ...] = (GenericJob, *_CAPABILITIES)
+    bases: tuple[type, ...] = (GenericJob, *_CAPABILITIES)
     for base in bases:
         if base in job_type.__mro__:
-            for name in (*sorted(base.__abstractmethods__), *_WITH_A_DEFAULT):
-                if name in vars(base):
-                    yield name, tuple(inspect.signature(vars(base)[name]).parameters)
+            for name, member in vars(base).items():
+                if inspect.isfunction(member) and (name == "__init__" or name[0] != "_"):
+                    yield name, tuple(inspect.signature(member).parameters)
+
+
+def _is_async(method: Any) -> bool:
+    """Whether a method is async as it was written; a wrapper may hide that."""
+    return inspect.iscoroutinefunction(inspect.unwrap(method))
 
 
 def _takes(job_type: type, name: str, member: Any, arguments: tuple[str, ...]) -> bool:

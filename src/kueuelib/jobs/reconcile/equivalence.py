@@ -6,9 +6,10 @@ these may influence where or whether pods run, or what an admission check asks f
 pod sets are not compared, and while quota is held the priority is not, which can change on its own.
 
 For a *running* job, and for a prebuilt Workload, only counts, tolerations, init containers and
-containers count. A job that an older version or Kueue started does not say which of its tolerations
-the start added, and its flavor may have changed since: it may have any besides those of its
-Workload.
+containers count. The smallest counts concern no pod that runs: only waiting jobs have to agree with
+their Workloads about them. A job that an older version or Kueue started does not say which of its
+tolerations the start added, and its flavor may have changed since: it may have any besides those of
+its Workload.
 
 Templates are compared by meaning: quantities by their value, absent equals empty. In containers,
 absent also equals the default of the API server, which adds it to a Job but not to a Workload.
@@ -84,8 +85,17 @@ def same_templates(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> boo
     stored, ignored = workload["spec"]["podSets"], _PRIORITY if has_quota(workload) else ()
     if is_made_from(wanted, workload):
         return True
-    return same_pod_sets(wanted, stored) and all(
+    return same_requests(wanted, workload) and all(
         _whole(first.raw(), ignored) == _whole(second, ignored)
+        for first, second in zip(wanted, stored, strict=True)
+    )
+
+
+def same_requests(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> bool:
+    """Whether a Workload asks for the same pods, and permits a start with as few of them."""
+    stored = workload["spec"]["podSets"]
+    return same_pod_sets(wanted, stored) and all(
+        first.min_count == second.get("minCount")
         for first, second in zip(wanted, stored, strict=True)
     )
 
@@ -133,7 +143,7 @@ def _whole(pod_set: Mapping[str, Any], ignored: Sequence[str]) -> Any:
 
 
 def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    if _counts(first) != _counts(second):
+    if _counts(first)[0] != _counts(second)[0]:
         return False
     one, other = _pod_spec(first), _pod_spec(second)
     return all(

@@ -16,6 +16,7 @@ from kueuelib.jobs.reconcile.equivalence import (
     is_made_from,
     same_parameters,
     same_pod_sets,
+    same_requests,
     same_templates,
 )
 from kueuelib.jobs.reconcile.left_of_stop import is_left_to_end
@@ -60,7 +61,7 @@ def _has_its_pod_sets(situation: Situation, job: GenericJob) -> Callable[[Obj], 
             return lambda workload: (
                 same_parameters(job, workload) and same_templates(pod_sets, workload)
             )
-        return lambda workload: same_pod_sets(pod_sets, workload["spec"]["podSets"])
+        return lambda workload: same_requests(pod_sets, workload)
 
     def stands_for(workload: Obj) -> bool:
         written = as_written(job, workload)

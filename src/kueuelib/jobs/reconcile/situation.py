@@ -61,7 +61,11 @@ class Situation:
         return job.is_active() or (waits and job.is_terminating())
 
     def pod_sets(self, job: GenericJob) -> tuple[PodSet, ...]:
-        """The job's pod sets as they may be admitted."""
+        """The job's pod sets as its Workload should have them.
+
+        Without partial admission, a Workload that is made for it has no smallest counts. A prebuilt
+        one is not changed; the scheduler ignores what it has.
+        """
         return self._pod_sets if job is self.job else self._pod_sets_of(job)
 
     @cached_property
@@ -75,6 +79,6 @@ class Situation:
             pod_sets = job.pod_sets()
         except (LookupError, TypeError, AttributeError) as error:  # a field that is not there
             raise InvalidJob(f"{type(job).__name__}.pod_sets()", f"raised {error!r}") from error
-        if self.settings.partial_admission:
+        if self.settings.partial_admission or job.prebuilt_workload is not None:
             return pod_sets
         return tuple(attrs.evolve(entry, min_count=None) for entry in pod_sets)

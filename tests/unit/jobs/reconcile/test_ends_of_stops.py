@@ -90,6 +90,9 @@ def test_a_job_that_may_not_run_with_fewer_pods_any_more_gets_all_of_them_again(
     runs(world, fewest=True)
     assert world.live_job["spec"]["parallelism"] == 2
     edit(world, lambda job: job["metadata"]["annotations"].pop(MIN_PARALLELISM))
+    world.settle()
+    assert not world.is_suspended(), "it concerns no pod that runs"
+    world.evict()
     spec = ends(world)
     assert spec["parallelism"] == 6
     assert not placed(spec["template"])

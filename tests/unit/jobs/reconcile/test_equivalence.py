@@ -4,17 +4,20 @@ import copy
 
 import pytest
 
+from kueuelib.api.names import MIN_PARALLELISM
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.contract.additions import with_memory
+from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.matching import is_equivalent
 
 DIGEST = "0" * 64
-MIN = {"kueue.x-k8s.io/job-min-parallelism": "1"}
+MIN = {MIN_PARALLELISM: "1"}
+WITHOUT_PARTIAL = JobSettings(partial_admission=False)
 
 
-def same(build, job, workload, flavors=None):
+def same(build, job, workload, flavors=None, **fields):
     flavors = build.spot if flavors is None else flavors
-    situation = build.situation(job, workload, flavors=flavors)
+    situation = build.situation(job, workload, flavors=flavors, **fields)
     return is_equivalent(situation, situation.job)(workload)
 
 
@@ -155,6 +158,44 @@ def test_a_partially_admitted_job_runs_with_the_count_of_the_admission(build):
     assert same(build, running, workload)
     running["spec"]["parallelism"] = 3
     assert not same(build, running, workload)
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["by us", "by another manager"])
+@pytest.mark.parametrize("prebuilt", [True, False], ids=["prebuilt", "made for it"])
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("least", [None, "1", "3"])
+def test_the_smallest_count_of_a_running_job_concerns_no_pod(build, least, count, prebuilt, noted):
+    """Whether its user edits it or the manager was restarted without partial admission."""
+    labels = {"kueue.x-k8s.io/prebuilt-workload-name": "made"} if prebuilt else {}
+    job = build.job(parallelism=4, annotations={MIN_PARALLELISM: "2"}, labels=labels)
+    workload = build.workload(job, admitted=True, count=count)
+    running = build.started(job)
+    running["spec"]["parallelism"] = count
+    if noted:
+        running = with_memory(BatchJob(running), BatchJob(job), "2024-01-01T00:00:00Z")
+    del running["metadata"]["annotations"][MIN_PARALLELISM]
+    if least is not None:
+        running["metadata"]["annotations"][MIN_PARALLELISM] = least
+    for settings in (JobSettings(), WITHOUT_PARTIAL):
+        assert same(build, running, workload, settings=settings)
+
+
+def test_a_prebuilt_workload_permits_what_its_job_permits(build):
+    """The scheduler ignores a smallest count if partial admission is turned off."""
+    labels = {"kueue.x-k8s.io/prebuilt-workload-name": "made"}
+    job = build.job(labels=labels, annotations={MIN_PARALLELISM: "1"})
+    for settings in (JobSettings(), WITHOUT_PARTIAL):
+        assert same(build, job, build.workload(job, name="made"), settings=settings)
+        made = build.workload(build.job(), name="made")
+        assert not same(build, job, made, settings=settings)
+        assert not same(build, build.job(labels=labels), build.workload(job), settings=settings)
+
+
+def test_a_waiting_workload_has_no_smallest_count_without_partial_admission(build):
+    job = build.job(annotations={MIN_PARALLELISM: "1"})
+    assert same(build, job, build.workload(job))
+    assert not same(build, job, build.workload(job), settings=WITHOUT_PARTIAL)
+    assert same(build, job, build.workload(build.job()), settings=WITHOUT_PARTIAL)
 
 
 @pytest.mark.parametrize("flavors", [{}, "changed"], ids=["without", "changed"])
