@@ -26,6 +26,7 @@ from planting import (
     STUCK,
     TEAM,
     THE_DEPLOYMENT,
+    VALIDATING,
     WARNING,
     Fault,
     activate,
@@ -34,6 +35,7 @@ from planting import (
     configure,
     crd,
     create,
+    dead,
     delete,
     disable_jobs,
     ended,
@@ -152,15 +154,30 @@ FAULTS = (
     Fault(
         "a policy webhook that is dead keeps a job from starting",
         both(create(MUTATING, policy()), create(JOBS, job("held"))),
-        {f"not-started: Job {TEAM}/held": ERROR},
-        f"kubectl patch job held -n {TEAM} --type=merge -p "
-        """'{"spec":{"suspend":false}}' --dry-run=server  """
-        "# shows what refuses the start, for example a webhook",
+        {
+            f"not-started: Job {TEAM}/held": ERROR,
+            "another-webhook: MutatingWebhookConfiguration policy": ERROR,
+        },
+        "kubectl delete mutatingwebhookconfiguration policy  # if nobody needs it",
         {f"Job {TEAM}/held", f"Pod {TEAM}/held-*", "MutatingWebhookConfiguration policy"},
-        decision="shows what refuses the start",
-        decide=delete(f"{MUTATING}/policy"),
-        refused='failed calling webhook "policy.example.com"',
+        decision='failed calling webhook "policy.example.com"',
         clean=ended("held"),
+    ),
+    Fault(
+        "a policy webhook that is dead freezes the statuses of Workloads",
+        create(VALIDATING, dead(DOMAIN, "workloads/status", operation="UPDATE")),
+        {"another-webhook: ValidatingWebhookConfiguration policy": ERROR},
+        "kubectl delete validatingwebhookconfiguration policy  # if nobody needs it",
+        {"ValidatingWebhookConfiguration policy"},
+        decision="nobody can update the status of Workloads: ",
+    ),
+    Fault(
+        "a policy webhook that is dead keeps Jobs from being created",
+        create(VALIDATING, dead("batch", "jobs", operation="CREATE")),
+        {"another-webhook: ValidatingWebhookConfiguration policy": ERROR},
+        "kubectl delete validatingwebhookconfiguration policy  # if nobody needs it",
+        {"ValidatingWebhookConfiguration policy"},
+        decision="nobody can create Jobs: ",
     ),
     Fault(
         "a kind is not defined",

@@ -21,6 +21,7 @@ DOMAIN = "kueue.x-k8s.io"
 TEAM = "team"
 HOOKS = "/apis/admissionregistration.k8s.io/v1"
 MUTATING = f"{HOOKS}/mutatingwebhookconfigurations"
+VALIDATING = f"{HOOKS}/validatingwebhookconfigurations"
 OURS = f"{MUTATING}/kueue-mutating-webhook-configuration"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -74,7 +75,6 @@ class Fault:
         leaves: findings of `found` that have another cause.
         clean: removes what is left of the fault.
         runs: whether there is a command.
-        refused: what the command says that only shows why something fails; empty for others.
         in_pods: whether the manager has to run in pods.
     """
 
@@ -89,7 +89,6 @@ class Fault:
     leaves: frozenset[str] = attrs.field(converter=frozenset, default=frozenset())
     clean: Callable[[Installed], Any] = nothing
     runs: bool = True
-    refused: str = ""
     in_pods: bool = False
 
 
@@ -218,6 +217,14 @@ def policy() -> Obj:
     obj = foreign("policy", "https://127.0.0.1:9/")
     obj["webhooks"][0]["rules"] = [{**rule, "operations": ["UPDATE"]}]
     return obj
+
+
+def dead(group: str, *resources: str, operation: str) -> Obj:
+    """A webhook configuration of somebody else for some kinds; nobody answers."""
+    obj = foreign("policy", "https://127.0.0.1:9/")
+    rule = {"apiGroups": [group], "apiVersions": ["*"], "resources": list(resources)}
+    obj["webhooks"][0]["rules"] = [{**rule, "operations": [operation]}]
+    return {**obj, "kind": "ValidatingWebhookConfiguration"}
 
 
 def bypass(cluster: Installed) -> None:

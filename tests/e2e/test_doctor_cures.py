@@ -97,7 +97,7 @@ def cure(cluster: Installed, fault: Fault, command: str) -> None:
         assert fault.decision in f"{finding.problem} {finding.fix}"
         planted = cluster.objects()
         if fault.runs:
-            cluster.run(finding.fix, fault.editor, fault.refused)
+            cluster.run(finding.fix, fault.editor)
         fault.decide(cluster)
         said(cluster, {key: fault.found[key] for key in fault.leaves})
         assert_changed(planted, cluster.objects(), fault.changes)

@@ -110,9 +110,9 @@ class FakeClient:
         namespace: str = "",
         *,
         label_selector: str = "",
-        limit: int,
-        continue_token: str,
-        timeout: float | None = None,
+        limit: int = 500,
+        continue_token: str = "",
+        **_: Any,
     ) -> ObjectList:
         assert limit, "an API server answers long lists page by page"
         assert not continue_token, "there is one page"

@@ -5,24 +5,45 @@ A webhook that hangs takes its whole deadline, so nothing here waits for somethi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import anyio
+import attrs
 
 from kueuelib.api import kinds
-from kueuelib.api.meta import Obj, Resource
-from kueuelib.api.names import IN_USE_FINALIZER
-from kueuelib.app.doctor.snapshot import Call
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of
+from kueuelib.api.names import IN_USE_FINALIZER, NAMESPACE_NAME_LABEL, QUEUE_LABEL
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.doctor.snapshot import ADMISSION, Call
 from kueuelib.app.explaining.gather import Lists
+from kueuelib.app.refusers import OUR_CONFIGURATIONS
 from kueuelib.app.stored_versions import is_unconverted
 from kueuelib.controllers.webhooks import TIMEOUT_SECONDS, queueing_entries
 from kueuelib.errors import ApiError, Forbidden, KueuelibError, NotFound, TransportError
+from kueuelib.jobs.catalog.batch import BATCH_JOB
+from kueuelib.jobs.pods.integration import POD
+from kueuelib.machinery.selectors import from_label_selector
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.queries import collection_path, params_of
+from kueuelib.runtime.queries import (
+    PatchType,
+    collection_path,
+    content_type_of,
+    object_path,
+    params_of,
+)
 
 _PROBE, _NAMESPACE = "kueuelib-doctor", "default"
-_POD = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+_STRICT = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+"""What every namespace permits, so that nothing refuses a Pod before the webhooks are called."""
+_CONTAINER = {"name": "c", "image": "i", "securityContext": _STRICT}
+_POD = {"spec": {"containers": [_CONTAINER], "restartPolicy": "Never"}}
 CONVERTED: tuple[tuple[Resource, Obj], ...] = (
     (kinds.CLUSTER_QUEUES, {}),
     (kinds.LOCAL_QUEUES, {"clusterQueue": _PROBE}),
@@ -30,8 +51,26 @@ CONVERTED: tuple[tuple[Resource, Obj], ...] = (
 )
 """The kinds whose versions differ, each with a spec that is valid in all of them."""
 NOT_SERVED = "the cluster does not serve the queueing kinds"
-_CALL_SECONDS = TIMEOUT_SECONDS + 2.0
+CALL_SECONDS = TIMEOUT_SECONDS + 2.0
 """Seconds after which the API server has reported that an admission webhook does not answer."""
+_CREATE, _UPDATE = "CREATE", "UPDATE"
+_FAMILIES: Mapping[str, str] = {kinds.JOBS.kind: BATCH_JOB.name, kinds.PODS.kind: POD.name}
+"""The integrations without which a kind is none of ours."""
+_WRITES: tuple[tuple[Resource, str, str], ...] = (
+    (kinds.WORKLOADS, _CREATE, ""),
+    (kinds.WORKLOADS, _UPDATE, ""),
+    (kinds.WORKLOADS, _UPDATE, "status"),
+    (kinds.CLUSTER_QUEUES, _UPDATE, "status"),
+    (kinds.LOCAL_QUEUES, _UPDATE, "status"),
+    (kinds.LEASES, _UPDATE, ""),
+    (kinds.JOBS, _CREATE, ""),
+    (kinds.JOBS, _UPDATE, ""),
+    (kinds.PODS, _CREATE, ""),
+    (kinds.PODS, _UPDATE, ""),
+)
+"""What the manager and users write, and other programs' webhooks may be called for: kind, operation
+and subresource.
+"""
 _NOT_CALLED = ("failed calling webhook", "conversion webhook")
 """The message of an API server about a webhook that it cannot reach."""
 
@@ -86,11 +125,147 @@ async def admission(client: Client, version: str) -> Call | str:
         if "denied the request" not in str(error):
             return first_line(error)
         by_us = any(f'"{one.entry["name"]}"' in str(error) for one in queueing_entries())
-        return Call("admission", "", by_us)  # a refusal is an answer
+        return Call(ADMISSION, "", by_us)  # a refusal is an answer
     except (ApiError, TransportError) as error:
-        return Call("admission", _failure(error))
+        return Call(ADMISSION, failure(error))
     by_us = IN_USE_FINALIZER in (made["metadata"].get("finalizers") or ())
-    return Call("admission", "", by_us)
+    return Call(ADMISSION, "", by_us)
+
+
+@attrs.frozen
+class _Write:
+    """A write that is tried: of an existing object, or the creation of one in a namespace."""
+
+    resource: Resource
+    key: ObjectKey
+    subresource: str
+    creates: bool
+    queue: str = ""
+
+    @property
+    def what(self) -> str:
+        if self.subresource:
+            return f"update the status of {self.resource.kind}s"
+        return f"{'create' if self.creates else 'update'} {self.resource.kind}s"
+
+
+async def others(
+    client: Client, version: str, lists: Lists, configuration: Configuration
+) -> tuple[Call, ...]:
+    """Makes the API server call other programs' webhooks for what the manager and users write.
+
+    Args:
+        client: whose cluster.
+        version: of the queueing API; empty if it is not served.
+        lists: what was read.
+        configuration: the manager's.
+
+    Returns:
+        The calls that those webhooks did not answer.
+    """
+    hooks = [
+        one
+        for kind in (kinds.MUTATING_WEBHOOKS.kind, kinds.VALIDATING_WEBHOOKS.kind)
+        for configured in lists.of(kind)
+        if configured["metadata"]["name"] not in OUR_CONFIGURATIONS
+        for one in configured.get("webhooks") or ()
+        if one.get("failurePolicy") != "Ignore"
+    ]
+    names = {one["name"] for one in hooks}
+    spaces = {
+        one["metadata"]["name"]: {NAMESPACE_NAME_LABEL: one["metadata"]["name"], **labels_of(one)}
+        for one in lists.of(kinds.NAMESPACES.kind)
+        if not one["metadata"].get("deletionTimestamp")
+    }
+    enabled = [
+        write
+        for write in _WRITES
+        if _FAMILIES.get(write[0].kind, "") in {"", *configuration.integrations.frameworks}
+    ]
+    called = (
+        _write_for(one, write, lists, spaces, configuration.lease)
+        for one in hooks
+        for write in enabled
+    )
+    writes = list(dict.fromkeys(one for one in called if one is not None and version))
+    seconds = max((one.get("timeoutSeconds") or 10 for one in hooks), default=0) + 2.0
+    errors = await at_once(*(_error_of(_try(client, version, one, seconds)) for one in writes))
+    calls = [Call(one.what, failure(error)) for one, error in zip(writes, errors, strict=True)]
+    return tuple(one for one in calls if one.webhook in names)
+
+
+def _write_for(
+    hook: Obj,
+    write: tuple[Resource, str, str],
+    lists: Lists,
+    spaces: Mapping[str, Mapping[str, str]],
+    lease: ObjectKey,
+) -> _Write | None:
+    """A write for which a webhook is called; None if there is none."""
+    resource, operation, subresource = write
+    if not any(_covers(rule, resource, operation, subresource) for rule in hook.get("rules") or ()):
+        return None
+    selected = from_label_selector(hook.get("namespaceSelector") or {})
+    objects = from_label_selector(hook.get("objectSelector") or {})
+
+    def is_called_in(namespace: str) -> bool:
+        known = namespace in spaces or not spaces
+        return not namespace or (known and selected.matches(spaces.get(namespace, {})))
+
+    if operation == _CREATE:
+        queues = [
+            *(key_of(one) for one in lists.of(kinds.LOCAL_QUEUES.kind)),
+            ObjectKey(_NAMESPACE, _PROBE),
+        ]
+        for queue in queues:
+            if is_called_in(queue.namespace):
+                key = ObjectKey(queue.namespace, _PROBE)
+                return _Write(resource, key, "", creates=True, queue=queue.name)
+        return None
+    for obj in lists.of(resource.kind):
+        key = key_of(obj)
+        if resource is kinds.LEASES and key != lease:
+            continue
+        if is_called_in(key.namespace) and objects.matches(labels_of(obj)):
+            return _Write(resource, key, subresource, creates=False)
+    return None
+
+
+def _covers(rule: Obj, resource: Resource, operation: str, subresource: str) -> bool:
+    """Whether a rule of a webhook is for a write, in whatever version."""
+
+    def names(field: str, *wanted: str) -> bool:
+        return not {*wanted, "*"}.isdisjoint(rule.get(field) or ())
+
+    plurals, subresources = (resource.plural, "*"), (subresource, "*")
+    paths = {f"{one}/{sub}".removesuffix("/") for one in plurals for sub in subresources}
+    covered = paths.intersection(rule.get("resources") or ())
+    return bool(covered) and names("apiGroups", resource.group) and names("operations", operation)
+
+
+async def _try(client: Client, version: str, write: _Write, seconds: float) -> None:
+    """Makes a dry run of a write, which changes nothing."""
+    ours = write.resource.group == kinds.KUEUE
+    resource = write.resource.at(version) if ours else write.resource
+    if not write.creates:
+        await client.request(
+            "PATCH",
+            object_path(resource, write.key, write.subresource),
+            params=params_of(dryRun="All"),
+            body={},
+            content_type=content_type_of(PatchType.MERGE),
+            timeout=seconds,
+            verb="patch",
+        )
+        return
+    specs: Mapping[str, Obj] = {
+        kinds.WORKLOADS.kind: dict(CONVERTED)[kinds.WORKLOADS],
+        kinds.JOBS.kind: {"suspend": True, "template": _POD},
+        kinds.PODS.kind: _POD["spec"],
+    }
+    labels = {} if ours else {QUEUE_LABEL: write.queue}
+    spec = specs[resource.kind]
+    await _tried(client, resource, spec, write.key.namespace, labels, seconds)
 
 
 async def conversions(client: Client, version: str, lists: Lists) -> tuple[Call, ...]:
@@ -126,14 +301,12 @@ def _converted(lists: Lists, version: str) -> Iterator[tuple[Resource, Obj]]:
 
 async def _conversion(client: Client, resource: Resource, spec: Obj) -> Call | None:
     """Makes the API server convert an object; None if the caller may not."""
-    listing = client.list(resource, limit=1, timeout=_CALL_SECONDS)
-    refusal, failure = await at_once(_error_of(_tried(client, resource, spec)), _error_of(listing))
+    listing = client.list(resource, limit=1, timeout=CALL_SECONDS)
+    refusal, listed = await at_once(_error_of(_tried(client, resource, spec)), _error_of(listing))
     if refusal is None or is_unconverted(refusal) or isinstance(refusal, TransportError):
-        return Call("conversion", _failure(refusal))
+        return Call("conversion", failure(refusal))
     # The answer to the list may come from the API server's cache, which is better than none.
-    return (
-        None if isinstance(failure, Forbidden | NotFound) else Call("conversion", _failure(failure))
-    )
+    return None if isinstance(listed, Forbidden | NotFound) else Call("conversion", failure(listed))
 
 
 async def _error_of(call: Awaitable[object]) -> ApiError | TransportError | None:
@@ -144,13 +317,21 @@ async def _error_of(call: Awaitable[object]) -> ApiError | TransportError | None
     return None
 
 
-async def _tried(client: Client, resource: Resource, spec: Obj) -> Obj:
+async def _tried(
+    client: Client,
+    resource: Resource,
+    spec: Obj,
+    namespace: str = _NAMESPACE,
+    labels: Mapping[str, str] = MappingProxyType({}),
+    seconds: float = CALL_SECONDS,
+) -> Obj:
     """What a dry run would create."""
-    namespace = _NAMESPACE if resource.namespaced else ""
+    namespace = namespace if resource.namespaced else ""
+    where = {"namespace": namespace} if namespace else {}
     body: Obj = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
-        "metadata": {"name": _PROBE, **({"namespace": namespace} if namespace else {})},
+        "metadata": {"name": _PROBE, "labels": dict(labels), **where},
         "spec": spec,
     }
     made: Obj = await client.request(
@@ -158,14 +339,17 @@ async def _tried(client: Client, resource: Resource, spec: Obj) -> Obj:
         collection_path(resource, namespace),
         params=params_of(dryRun="All"),
         body=body,
-        timeout=_CALL_SECONDS,
+        timeout=seconds,
         verb="create",
     )
     return made
 
 
-def _failure(error: ApiError | TransportError | None) -> str:
-    """The failure of a webhook that did not answer; other refusals are answers.
+def failure(error: ApiError | TransportError | None) -> str:
+    """The failure of a webhook that did not answer, or empty; other refusals are answers.
+
+    Args:
+        error: of a request.
 
     Raises:
         TransportError: the connection to the server failed.

@@ -32,7 +32,7 @@ from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CON
 LEADER, UNREACHABLE, MISSING_KIND = "leader", "webhook-unreachable", "crd-missing"
 INVALID, DISABLED, ACCOUNT = "configuration-invalid", "kind-disabled", "account-missing"
 MISDIRECTED, TERMINATING = "webhook-service", "crd-terminating"
-CONVERSION = "crd-conversion"
+CONVERSION, ANOTHER_WEBHOOK = "crd-conversion", "another-webhook"
 """Checks whose findings explain others."""
 _TEXT: Final = "jsonpath='{{.data.{}}}'".format(CONFIG_FILE.replace(".", r"\."))
 """How `kubectl get` prints the configuration file in the ConfigMap."""

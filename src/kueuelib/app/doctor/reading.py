@@ -13,10 +13,19 @@ import attrs
 from kueuelib.api import kinds
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.api.names import MANAGED_LABEL, QUEUE_LABEL
+from kueuelib.api.names import MANAGED_LABEL, QUEUE_LABEL, REASON_FAILED_TO_START
 from kueuelib.app.configuration import CONFIG_MAP, Configuration
 from kueuelib.app.deployment import DASHBOARDS, MONITOR
-from kueuelib.app.doctor.calls import NOT_SERVED, admission, at_once, conversions, first_line
+from kueuelib.app.doctor.calls import (
+    CALL_SECONDS,
+    NOT_SERVED,
+    admission,
+    at_once,
+    conversions,
+    failure,
+    first_line,
+    others,
+)
 from kueuelib.app.doctor.snapshot import (
     BYPASSING,
     CALLS,
@@ -37,8 +46,9 @@ from kueuelib.app.installation import Installation
 from kueuelib.app.part_settings import engine_settings
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
-from kueuelib.errors import Forbidden, NotFound
+from kueuelib.errors import ApiError, Forbidden, NotFound, TransportError
 from kueuelib.jobs.pods.integration import MISSED_PODS
+from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.server_time import server_time
 
@@ -89,12 +99,12 @@ async def read(
         calls = before.unseen.get(CALLS) or tuple(before.calls)
         reviews = before.unseen.get(PERMISSIONS) or tuple(before.reviews)
     else:  # all at once: a webhook that hangs takes its whole deadline
-        (lists, converted), called, reviews = await at_once(
-            _converted_lists(client, version, configuration),
+        (lists, more), called, reviews = await at_once(
+            _called_lists(client, version, configuration),
             admission(client, version),
             _reviews(client, configuration, own=own),
         )
-        calls = called if isinstance(called, str) else (called, *converted)
+        calls = called if isinstance(called, str) else (called, *more)
     unseen = {
         kind: first_line(error)
         for kind, error in lists.refused.items()
@@ -118,12 +128,15 @@ async def read(
     )
 
 
-async def _converted_lists(
+async def _called_lists(
     client: Client, version: str, configuration: Configuration
 ) -> tuple[Lists, tuple[Call, ...]]:
-    """The objects, and the conversions that the API server was asked for."""
+    """The objects, and the calls that the API server was made to make because of them."""
     lists = await _lists(client, version, configuration)
-    return lists, await conversions(client, version, lists)
+    converted, refused = await at_once(
+        conversions(client, version, lists), others(client, version, lists, configuration)
+    )
+    return lists, (*converted, *refused)
 
 
 async def _lists(client: Client, version: str, configuration: Configuration) -> Lists:
@@ -188,13 +201,16 @@ def _services(lists: Lists) -> list[ObjectKey]:
 
 
 async def _with_events(client: Client, lists: Lists) -> Lists:
-    """The Events of managers that are not the only ones."""
-    kind, selector = kinds.EVENTS.kind, f"reason={RESERVED_BY_ANOTHER}"
-    try:
-        page = await client.list(kinds.EVENTS, field_selector=selector)
-    except Forbidden as error:
-        return lists.completed(Lists({}, {kind: error}))
-    return lists.completed(Lists({kind: page.items}, {}))
+    """The Events of managers that are not the only ones, and those about what was refused."""
+    kind = kinds.EVENTS.kind
+    events: list[Obj] = []
+    for reason in (RESERVED_BY_ANOTHER, COMPOSE_ERROR, REASON_FAILED_TO_START):
+        try:
+            page = await client.list(kinds.EVENTS, field_selector=f"reason={reason}")
+        except Forbidden as error:
+            return lists.completed(Lists({}, {kind: error}))
+        events += page.items
+    return lists.completed(Lists({kind: events}, {}))
 
 
 # --- permissions
@@ -242,9 +258,13 @@ async def _reviews(
                 return
             try:
                 body = question.body(user, namespace)
-                answer = await client.request("POST", path, body=body, verb="create")
-            except (Forbidden, NotFound) as error:
-                refused.append(first_line(error))
+                answer = await client.request(
+                    "POST", path, body=body, timeout=CALL_SECONDS, verb="create"
+                )
+            except (ApiError, TransportError) as error:
+                if not (isinstance(error, Forbidden | NotFound) or failure(error)):
+                    raise
+                refused.append(first_line(error))  # of a webhook, too: reads need none
                 return
         allowed[question] = bool((answer.get("status") or {}).get("allowed"))
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -15,6 +14,7 @@ from kueuelib.api.names import PREBUILT_LABEL
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.explaining.gather import NEEDED, Cluster, Lists, labels_decide
 from kueuelib.app.explaining.subject import workload_of
+from kueuelib.app.refusers import dead_webhook, latest
 from kueuelib.jobs.contract.identifiers import identifier
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.trial import TrialOutcome, outcomes
@@ -35,9 +35,10 @@ PERMISSIONS: Final = "permissions"
 """What the manager may do: `Snapshot.reviews`."""
 CALLS: Final = "calls"
 """Whether the API server reaches the webhooks: `Snapshot.calls`."""
+ADMISSION: Final = "admission"
+"""`Call.what` of a call of the admission webhooks for our kinds."""
 BYPASSING: Final = "bypassing pods"
 """The Pods with a queue name that our webhook has not marked, as if it were a kind."""
-_NOT_CALLED: Final = re.compile('failed calling webhook "([^"]+)"')
 _REFERRED: Final = {
     ADMISSION_CHECKS: kinds.ADMISSION_CHECKS.kind,
     COHORTS: kinds.COHORTS.kind,
@@ -71,7 +72,8 @@ class Call:
     """A request that makes the API server call a webhook and changes nothing.
 
     Attributes:
-        what: for people, for example `admission`.
+        what: for people: `admission`, `conversion`, or what others' webhooks keep from being
+            written, for example `create Jobs`.
         error: why the webhook did not answer; empty when it did.
         by_manager: whether the answer is one that only a manager gives.
     """
@@ -83,8 +85,7 @@ class Call:
     @property
     def webhook(self) -> str:
         """The name of the webhook that did not answer, as far as the server named it."""
-        match = _NOT_CALLED.search(self.error)
-        return match[1] if match else ""
+        return dead_webhook(self.error)
 
 
 @attrs.frozen(slots=False)
@@ -112,6 +113,11 @@ class Snapshot:
     unseen: Mapping[str, str] = attrs.field(factory=dict)
     configuration: Configuration = attrs.field(factory=Configuration)
     file: str = ""
+
+    def webhook_configurations(self) -> Iterator[tuple[str, Obj]]:
+        """All webhook configurations, each after its kind."""
+        for resource in (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS):
+            yield from ((resource.kind, one) for one in self.all(resource.kind))
 
     def why_unseen(self, need: str) -> str:
         """Why something that a check needs was not read; empty if it was, or does not matter.
@@ -149,6 +155,25 @@ class Snapshot:
             kind: {key_of(obj): obj for obj in objects}
             for kind, objects in self.lists.objects.items()
         }
+
+    def last_event(self, reason: str, *about: Obj) -> Obj | None:
+        """The latest Event of a reason about one of some objects; None if none was read.
+
+        Args:
+            reason: of the Event; only those about refused writes were read.
+            about: the raw objects.
+        """
+        uids = {one["metadata"]["uid"] for one in about}
+        return latest(event for uid in uids for event in self._events.get((reason, uid), ()))
+
+    @cached_property
+    def _events(self) -> Mapping[tuple[str, str], Sequence[Obj]]:
+        """The Events by reason, and the UID of what they are about."""
+        events: dict[tuple[str, str], list[Obj]] = {}
+        for one in self.all(kinds.EVENTS.kind):
+            uid = (one.get("involvedObject") or {}).get("uid") or ""
+            events.setdefault((one.get("reason") or "", uid), []).append(one)
+        return events
 
     def workload_of(self, obj: Obj) -> Obj | None:
         """The raw Workload that stands for a Job or Pod; None when there is none."""

@@ -15,7 +15,7 @@ from kueuelib.app.explaining.gather import Cluster, read_cluster
 from kueuelib.app.explaining.leaving import leaving_note
 from kueuelib.app.explaining.manifests import Document
 from kueuelib.app.explaining.remarks import remarks_on
-from kueuelib.app.explaining.starts import start_note
+from kueuelib.app.explaining.starts import creation_problem, start_note
 from kueuelib.app.explaining.subject import (
     Reference,
     group_problem,
@@ -225,6 +225,9 @@ async def _answer(
         text = f"does not exist, and {where_named(obj, PREBUILT_LABEL)} of {title} names it"
         problem = Problem(f"Workload {namespace}/{prebuilt}", text, "create it")
         return Answer(title, False, None, None, (problem,))
+    refused = await creation_problem(client, obj, title, now)
+    if isinstance(refused, Problem):
+        return Answer(title, False, None, None, (refused,), cluster.notes)
     note = (
         "there is no Workload for it yet; this is the answer for the one that it would get "
         "(is a manager running, and does it manage this object?)"
@@ -234,7 +237,8 @@ async def _answer(
     except ConfigError as error:
         problem = Problem(title, error.problem, error.fix)
         return Answer(title, False, None, None, (problem,), cluster.notes)
-    return attrs.evolve(answer, notes=(note, *answer.notes))
+    more = (refused,) if refused else ()
+    return attrs.evolve(answer, notes=(note, *more, *answer.notes))
 
 
 async def ask_about(

@@ -1,4 +1,4 @@
-"""Why the job of an admitted Workload does not start: what the manager reports in Events."""
+"""Why a job gets no Workload, or does not start: what the manager reports in Events."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from kueuelib.api.ages import duration
 from kueuelib.api.kinds import EVENTS, JOBS, PODS
 from kueuelib.api.meta import Obj, ObjectKey, parse_time
 from kueuelib.api.names import REASON_FAILED_TO_START
+from kueuelib.app.refusers import find_remedy, latest
 from kueuelib.errors import Forbidden, NotFound
 from kueuelib.jobs.pods.reading import Stage, stage_of
 from kueuelib.jobs.reconcile.failed_starts import START_REFUSED
+from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR
 from kueuelib.runtime.client import Client
+from kueuelib.scheduler.explain.obstacles import Problem
 from kueuelib.workload import states
 
 RECENT: Final = 300.0
@@ -32,21 +35,54 @@ async def start_note(client: Client, workload: Obj, now: float) -> tuple[str, ..
     held = await _is_held(client, workload)
     if held is False:
         return ()
-    meta = workload["metadata"]
-    selector = f"involvedObject.uid={meta['uid']},reason={REASON_FAILED_TO_START}"
     try:
-        events = await client.list(EVENTS, meta["namespace"], field_selector=selector)
+        told = await _last(client, workload, REASON_FAILED_TO_START, START_REFUSED)
     except Forbidden as error:
         return (f"an Event may say why its job is not started: {error}",) if held else ()
-    told = [
-        (now - parse_time(one["lastTimestamp"]), one["message"])
-        for one in events.items
-        if one["message"].startswith(START_REFUSED) and one.get("lastTimestamp")
-    ]
-    if not told or (held is None and min(told)[0] > RECENT):
+    if told is None:
         return ()
-    age, message = min(told)
-    return (f"its job is not started. {message} ({duration(max(0.0, age))} ago)",)
+    age, message = now - parse_time(told["lastTimestamp"]), told["message"]
+    if held is None and age > RECENT:
+        return ()
+    note = f"its job is not started. {message} ({duration(max(0.0, age))} ago)"
+    fix = await find_remedy(client, message)
+    return (note, f"what refuses the start: {fix}") if fix else (note,)
+
+
+async def creation_problem(client: Client, obj: Obj, title: str, now: float) -> Problem | str:
+    """Why no Workload is made for an object, as the manager reported it last.
+
+    Args:
+        client: whose cluster.
+        obj: the raw object.
+        title: its kind and name.
+        now: seconds since the epoch.
+
+    Returns:
+        The problem, or a note if Events may not be listed; empty if nothing was reported.
+    """
+    try:
+        told = await _last(client, obj, COMPOSE_ERROR)
+    except Forbidden as error:
+        return f"an Event may say why it has no Workload: {error}"
+    if told is None:
+        return ""
+    age = duration(max(0.0, now - parse_time(told["lastTimestamp"])))
+    problem = f"it has no Workload; {age} ago the manager said {COMPOSE_ERROR}: {told['message']}"
+    fix = await find_remedy(client, told["message"])
+    return Problem(title, problem, fix or "correct what the message names")
+
+
+async def _last(client: Client, obj: Obj, reason: str, begins: str = "") -> Obj | None:
+    """The latest Event of a reason about an object.
+
+    Raises:
+        Forbidden: the caller may not list Events.
+    """
+    meta = obj["metadata"]
+    selector = f"involvedObject.uid={meta['uid']},reason={reason}"
+    events = await client.list(EVENTS, meta["namespace"], field_selector=selector)
+    return latest(one for one in events.items if one["message"].startswith(begins))
 
 
 async def _is_held(client: Client, workload: Obj) -> bool | None:

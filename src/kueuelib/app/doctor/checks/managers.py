@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from kueuelib.api.ages import duration
@@ -21,6 +21,7 @@ from kueuelib.app.deployment import NAME, left_behind
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import (
     ACCOUNT,
+    ANOTHER_WEBHOOK,
     INVALID,
     LEADER,
     MISSING_KIND,
@@ -31,11 +32,11 @@ from kueuelib.app.doctor.manager import (
     runs_manager,
     start,
 )
-from kueuelib.app.doctor.snapshot import Snapshot
+from kueuelib.app.doctor.snapshot import ADMISSION, Call, Snapshot
 from kueuelib.app.earlier import go_image
+from kueuelib.app.refusers import OUR_CONFIGURATIONS, removal
 from kueuelib.app.reloading import RESTART_NEEDED
 from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
-from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 
 _OTHERWISE = "(name its configuration with --config if leaderElect is off, as in your own manager)"
 _WITHOUT = "leaderElection: {leaderElect: false}"
@@ -45,7 +46,6 @@ TAKEOVER: Final = 15.0
 """Seconds after which a new leader is expected once the last one has left."""
 SKEW: Final = 30.0
 """Seconds by which clocks may differ; a renewal may be under way for some of them."""
-_OURS = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
 
 
 @check(LEADER, LEASES.kind)
@@ -55,7 +55,7 @@ def leader(snapshot: Snapshot) -> Iterator[Finding]:
         return
     key = snapshot.configuration.lease
     subject = Subject(LEASES.kind, key.name, key.namespace)
-    fix, follows = start(snapshot), (MISSING_KIND, INVALID, TERMINATING, ACCOUNT)
+    fix, follows = start(snapshot), (MISSING_KIND, INVALID, TERMINATING, ACCOUNT, ANOTHER_WEBHOOK)
     lease = snapshot.find(LEASES.kind, key.name, key.namespace)
     if lease is None and any(call.by_manager for call in snapshot.calls):
         problem = "it does not exist, but a manager answers: it runs without leader election"
@@ -278,30 +278,35 @@ def deployment_left(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(Severity.WARNING, subject_of(DEPLOYMENTS.kind, deployment), text, fix)
 
 
-@check("another-webhook", MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind)
+@check(ANOTHER_WEBHOOK, MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind)
 def another_webhook(snapshot: Snapshot) -> Iterator[Finding]:
     """Webhook configurations of other programs for our kinds."""
-    dead = {call.webhook: call.error for call in snapshot.calls if call.webhook}
-    for kind in (MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind):
-        for configuration in snapshot.all(kind):
-            name = configuration["metadata"]["name"]
-            entries = configuration.get("webhooks") or ()
-            named = [
-                one["name"]
-                for one in entries
-                if one["name"] in dead
-                or any(KUEUE in (rule.get("apiGroups") or ()) for rule in one.get("rules") or ())
-            ]
-            if not named or name in _OURS:
-                continue
-            fix = f"kubectl delete {kind.lower()} {name}  # if nobody needs it"
-            if len(named) < len(entries):
-                fix = f"kubectl edit {kind.lower()} {name}  # remove {', '.join(named)}, if nobody"
-                fix += " needs them; its other webhooks are for other kinds"
-            errors = [dead[one] for one in named if one in dead]
-            if errors:
-                problem = f"it does not answer, so our objects cannot be written: {errors[0]}"
-                yield Finding(Severity.ERROR, Subject(kind, name), problem, fix)
-            else:
-                problem = f"{', '.join(named)} is called for our kinds, too"
-                yield Finding(Severity.HINT, Subject(kind, name), problem, fix)
+    dead: dict[str, list[Call]] = {}
+    for call in snapshot.calls:
+        dead.setdefault(call.webhook, []).append(call)
+    for kind, configuration in snapshot.webhook_configurations():
+        name = configuration["metadata"]["name"]
+        named = [
+            one["name"]
+            for one in configuration.get("webhooks") or ()
+            if _may_stop(one, dead)
+            or any(KUEUE in (rule.get("apiGroups") or ()) for rule in one.get("rules") or ())
+        ]
+        if not named or name in OUR_CONFIGURATIONS:
+            continue
+        fix, subject = removal(kind, configuration, named), Subject(kind, name)
+        stopping = [one["name"] for one in configuration["webhooks"] if _may_stop(one, dead)]
+        calls = [call for one in stopping for call in dead[one]]
+        if calls:
+            stops = ", ".join(dict.fromkeys(call.what for call in calls if call.what != ADMISSION))
+            what = f"nobody can {stops}" if stops else "our objects cannot be written"
+            problem = f"it does not answer, so {what}: {calls[0].error}"
+            yield Finding(Severity.ERROR, subject, problem, fix)
+        else:
+            problem = f"{', '.join(named)} is called for our kinds, too"
+            yield Finding(Severity.HINT, subject, problem, fix)
+
+
+def _may_stop(webhook: Obj, dead: Mapping[str, object]) -> bool:
+    """Whether it is one that did not answer, and whose silence refuses a write."""
+    return webhook["name"] in dead and webhook.get("failurePolicy") != "Ignore"

@@ -8,16 +8,26 @@ from difflib import get_close_matches
 from kueuelib.api.ages import duration
 from kueuelib.api.kinds import CRDS, NAMESPACES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from kueuelib.api.meta import Obj, controller_of, find_condition, labels_of
-from kueuelib.api.names import ADMITTED, PREBUILT_LABEL, PRIORITY_CLASS_LABEL, QUEUE_LABEL
+from kueuelib.api.names import (
+    ADMITTED,
+    PREBUILT_LABEL,
+    PRIORITY_CLASS_LABEL,
+    QUEUE_LABEL,
+    REASON_FAILED_TO_START,
+)
+from kueuelib.app.doctor.checks.managers import leads
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
-from kueuelib.app.doctor.manager import DISABLED, no_manager
+from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, DISABLED, no_manager
 from kueuelib.app.doctor.snapshot import BYPASSING, Snapshot
 from kueuelib.app.explaining.subject import group_problem
 from kueuelib.app.part_settings import job_settings
+from kueuelib.app.refusers import remedy
 from kueuelib.jobs.contract.identifiers import identifier, where_named
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.reading import Stage, group_of, has_finalizer, queue_of, stage_of
 from kueuelib.jobs.pods.selection import is_selected
+from kueuelib.jobs.reconcile.failed_starts import START_REFUSED
+from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR
 from kueuelib.workload.states import condition, is_admitted, is_evicted, is_finished
 
 PATIENCE = 60.0
@@ -132,9 +142,19 @@ def unqueued(snapshot: Snapshot) -> Iterator[Finding]:
         if why:
             yield Finding(Severity.ERROR, subject_of("Job", job), f"{problem}: {why}", fix)
             continue
-        problem += ": is a manager running?"
-        fix = f"kueuelib explain job/{job['metadata']['name']} -n {job['metadata']['namespace']}"
-        follows = (*no_manager(snapshot), DISABLED)
+        name, where = job["metadata"]["name"], f"-n {job['metadata']['namespace']}"
+        follows = (*no_manager(snapshot), DISABLED, ANOTHER_WEBHOOK)
+        told = snapshot.last_event(COMPOSE_ERROR, job)
+        if told is not None:
+            ago = duration(snapshot.age(told["lastTimestamp"]))
+            problem += f": {ago} ago the manager said {COMPOSE_ERROR}: {told['message']}"
+            fix = remedy(told["message"], snapshot.webhook_configurations())
+            fix = fix or f"kubectl get {where} job {name} -o yaml  # correct what the message names"
+        else:
+            problem += (
+                ", although a manager leads" if leads(snapshot) else ": is a manager running?"
+            )
+            fix = f"kueuelib explain job/{name} {where}"
         yield Finding(Severity.ERROR, subject_of("Job", job), problem, fix, follows)
 
 
@@ -158,7 +178,13 @@ def not_started(snapshot: Snapshot) -> Iterator[Finding]:
         )
         fix = f"kubectl patch {kind.lower()} {meta['name']} -n {meta['namespace']} {try_it}"
         fix += " --dry-run=server  # shows what refuses the start, for example a webhook"
-        yield Finding(Severity.ERROR, subject_of(kind, obj), problem, fix, no_manager(snapshot))
+        told = snapshot.last_event(REASON_FAILED_TO_START, obj, workload)
+        if told is not None and told["message"].startswith(START_REFUSED):
+            ago = duration(snapshot.age(told["lastTimestamp"]))
+            problem += f": {told['message'].removeprefix(START_REFUSED)} ({ago} ago)"
+            fix = remedy(told["message"], snapshot.webhook_configurations()) or fix
+        follows = (*no_manager(snapshot), ANOTHER_WEBHOOK)
+        yield Finding(Severity.ERROR, subject_of(kind, obj), problem, fix, follows)
 
 
 def _may_run(workload: Obj) -> bool:

@@ -1,0 +1,110 @@
+"""Who refuses a write: the webhook configuration, or the policy, behind an API server's message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from kueuelib.api.meta import Obj, parse_time
+from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
+from kueuelib.errors import ApiError, TransportError
+from kueuelib.runtime.client import Client
+
+OUR_CONFIGURATIONS: Final = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
+_DEAD: Final = re.compile('failed calling webhook "([^"]+)"')
+_REFUSING: Final = re.compile('admission webhook "([^"]+)" denied the request')
+_POLICY: Final = re.compile(
+    "(Validating|Mutating)AdmissionPolicy '([^']+)' with binding '([^']+)' denied request"
+)
+
+
+def dead_webhook(message: str) -> str:
+    """The name of the webhook that did not answer; empty if the message is about something else.
+
+    Args:
+        message: of the API server.
+    """
+    match = _DEAD.search(message)
+    return match[1] if match else ""
+
+
+def latest(events: Iterable[Obj]) -> Obj | None:
+    """The Event that was written last; None without one.
+
+    Args:
+        events: the raw ones.
+    """
+    timed = (one for one in events if one.get("lastTimestamp"))
+    return max(timed, key=lambda one: parse_time(one["lastTimestamp"]), default=None)
+
+
+def removal(kind: str, configuration: Obj, webhooks: Iterable[str]) -> str:
+    """The command that removes some webhooks and leaves the others of their configuration.
+
+    Args:
+        kind: of the configuration.
+        configuration: the raw one.
+        webhooks: their names.
+    """
+    name, named = configuration["metadata"]["name"], set(webhooks)
+    if all(one["name"] in named for one in configuration["webhooks"]):
+        return f"kubectl delete {kind.lower()} {name}  # if nobody needs it"
+    gone = ", ".join(one["name"] for one in configuration["webhooks"] if one["name"] in named)
+    return (
+        f"kubectl edit {kind.lower()} {name}  # remove {gone}, if nobody needs them; its other "
+        "webhooks are for other kinds"
+    )
+
+
+def remedy(message: str, configurations: Iterable[tuple[str, Obj]]) -> str:
+    """What to do about what refuses a write; empty if the message does not lead to it.
+
+    Args:
+        message: of the API server.
+        configurations: the webhook configurations, each after its kind; ours are left alone.
+    """
+    policy = _POLICY.search(message)
+    if policy:
+        kind = f"{policy[1].lower()}admissionpolicy"
+        return (
+            f"kubectl get {kind} {policy[2]} -o yaml  # {kind}binding {policy[3]} applies it: "
+            "submit what it permits, or change the policy"
+        )
+    dead, refusing = dead_webhook(message), _REFUSING.search(message)
+    wanted = dead or (refusing[1] if refusing else "")
+    for kind, configuration in configurations:
+        name = configuration["metadata"]["name"]
+        if name in OUR_CONFIGURATIONS or wanted not in webhook_names(configuration):
+            continue
+        if dead:
+            return removal(kind, configuration, [dead])
+        return (
+            f"kubectl get {kind.lower()} {name} -o yaml  # its webhook {wanted} refuses: submit "
+            "what it permits, or change its rules"
+        )
+    return ""
+
+
+def webhook_names(configuration: Obj) -> Iterator[str]:
+    """The names of the webhooks of a configuration."""
+    return (one["name"] for one in configuration.get("webhooks") or ())
+
+
+async def find_remedy(client: Client, message: str) -> str:
+    """The same, with the webhook configurations of a cluster, as far as the caller may list them.
+
+    Args:
+        client: whose cluster.
+        message: of the API server.
+    """
+    configurations: list[tuple[str, Obj]] = []
+    if dead_webhook(message) or _REFUSING.search(message):
+        for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+            try:
+                page = await client.list(resource)
+            except (ApiError, TransportError):
+                continue  # the message names the webhook
+            configurations += [(resource.kind, one) for one in page.items]
+    return remedy(message, configurations)
