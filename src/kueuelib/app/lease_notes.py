@@ -5,6 +5,7 @@ where no election renews the Lease.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Final
 
@@ -12,7 +13,7 @@ import attrs
 import orjson
 
 from kueuelib.api.kinds import LEASES
-from kueuelib.api.meta import ObjectKey, annotations_of
+from kueuelib.api.meta import Obj, ObjectKey, annotations_of
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.configuration_text import as_content
 from kueuelib.errors import ApiError, Forbidden, NotFound, TransportError
@@ -56,6 +57,18 @@ def published(configuration: Configuration, holder: str) -> str:
     heads = ("apiVersion", "kind")
     told = {key: one for key, one in content.items() if key in heads or one != default.get(key)}
     return orjson.dumps({"holder": holder, "configuration": told}).decode()
+
+
+def holder_of(lease: Obj) -> str:
+    """Who wrote the annotation, also after it gave up the Lease; empty if nobody is known.
+
+    Args:
+        lease: the stored one.
+    """
+    with contextlib.suppress(orjson.JSONDecodeError):
+        note = orjson.loads(annotations_of(lease).get(PUBLISHED) or "{}")
+        return str(note.get("holder") or "") if isinstance(note, dict) else ""
+    return ""
 
 
 class LeaseNotes:

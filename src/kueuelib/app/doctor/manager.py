@@ -15,6 +15,7 @@ from kueuelib.api.kinds import (
     CONFIG_MAPS,
     CRDS,
     DEPLOYMENTS,
+    LEASES,
     MANAGER_NAMESPACE,
     MUTATING_WEBHOOKS,
     SERVICE_MONITORS,
@@ -26,6 +27,7 @@ from kueuelib.app.deployment import CONFIGURATION, DASHBOARDS, MONITOR, NAME, De
 from kueuelib.app.doctor.finding import Subject
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.installation import Installation
+from kueuelib.app.lease_notes import holder_of
 from kueuelib.controllers.visibility.manifests import api_service_names
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 
@@ -36,6 +38,9 @@ CONVERSION, ANOTHER_WEBHOOK = "crd-conversion", "another-webhook"
 """Checks whose findings explain others."""
 _TEXT: Final = "jsonpath='{{.data.{}}}'".format(CONFIG_FILE.replace(".", r"\."))
 """How `kubectl get` prints the configuration file in the ConfigMap."""
+_URL: Final = "URL"
+"""Stands for the address of a manager that led outside of the cluster, if no object names it."""
+_HINT: Final = "  # with --webhook-url URL if the manager runs outside of the cluster"
 _RELEASE: Final = "meta.helm.sh/release-name"
 """The annotation by which Helm marks what it installs."""
 CONFIGURATIONS = (
@@ -98,6 +103,13 @@ def outside(snapshot: Snapshot) -> str:
     return address_of(urls[0]) if urls else ""
 
 
+def _leader(snapshot: Snapshot) -> str:
+    """The identity of the present or last leader; empty if the Lease names nobody."""
+    key = snapshot.configuration.lease
+    lease = snapshot.find(LEASES.kind, key.name, key.namespace) or {}
+    return (lease.get("spec") or {}).get("holderIdentity") or holder_of(lease)
+
+
 def install(snapshot: Snapshot, url: str = "", *, edited: bool = False) -> str:
     """The command that installs again what is there, in the same way.
 
@@ -108,6 +120,12 @@ def install(snapshot: Snapshot, url: str = "", *, edited: bool = False) -> str:
     """
     url, namespace = url or outside(snapshot), snapshot.namespace
     deployment = None if url else snapshot.find(DEPLOYMENTS.kind, NAME, namespace)
+    hint = ""
+    if not url and not deployment and not any(one for _, one in client_configs(snapshot)):
+        # No object names the address of the webhooks; the last leader may show where it ran.
+        leader = _leader(snapshot)
+        url = _URL if leader and not leader.startswith(f"{NAME}-") else ""
+        hint = "" if leader or edited else _HINT
     release = annotations_of(deployment or {}).get(_RELEASE)
     words = [f"--webhook-url {url}"] if url else [*_pods(snapshot, deployment)]
     if namespace != MANAGER_NAMESPACE:
@@ -118,7 +136,7 @@ def install(snapshot: Snapshot, url: str = "", *, edited: bool = False) -> str:
     if release:
         upgrade = f"helm upgrade {release} ./chart --namespace {namespace} --reuse-values"
         words = ["--chart ./chart", *words, f"&& {upgrade}"]
-    return before + " ".join(["kueuelib install", *words])
+    return before + " ".join(["kueuelib install", *words]) + hint
 
 
 def reinstall(snapshot: Snapshot) -> str:
@@ -178,7 +196,7 @@ def _file(snapshot: Snapshot, url: str, *, edited: bool) -> tuple[str, str]:
     if own and not url:
         where = f"kubectl -n {snapshot.namespace} get configmap {CONFIG_MAP}"
         return f"{where} -o {_TEXT} | ", "/dev/stdin"
-    return "", "FILE" if own or _is_configured(snapshot) else ""
+    return "", "FILE" if own or url == _URL or _is_configured(snapshot) else ""
 
 
 def _is_configured(snapshot: Snapshot) -> bool:
@@ -199,8 +217,8 @@ def start(snapshot: Snapshot) -> str:
     address, where = outside(snapshot), f"kubectl -n {snapshot.namespace}"
     if address:
         file = shlex.quote(snapshot.file or "FILE")
-        where = f"on the machine that {address} names"
-        return f"kueuelib manager --config {file}  # {where}, or start your own manager there"
+        where = f"on the machine that {address} names, or start your own manager there"
+        return f"kueuelib manager --config {file}  # {where}; first end one that hangs"
     deployment = snapshot.find(DEPLOYMENTS.kind, NAME, snapshot.namespace)
     if deployment is not None:
         if deployment["spec"].get("replicas", 1) == 0:

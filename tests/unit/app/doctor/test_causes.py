@@ -10,7 +10,7 @@ import pytest
 from kueuelib.api.crd import converted_crds
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.doctor.calls import CONVERTED
-from kueuelib.app.doctor.snapshot import Call
+from kueuelib.app.doctor.snapshot import Call, Review
 from kueuelib.runtime.webhook.certs import DAY
 
 from .test_findings import (
@@ -185,7 +185,8 @@ def test_a_deleted_kind_beside_a_missing_one_needs_an_uninstallation(patient: An
 def test_no_manager_is_started_while_its_account_is_missing(patient: Any) -> None:
     lose_the_account(patient)
     die(patient)
-    assert patient.causes() == {"leader": "account-missing"}
+    patient.reviews = [Review("", "secrets", "get", "kueue-system", allowed=False)]
+    assert patient.causes() == {"leader": "account-missing", "permissions": "account-missing"}
 
 
 def test_no_manager_is_started_while_a_kind_is_being_deleted(patient: Any) -> None:

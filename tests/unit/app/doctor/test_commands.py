@@ -28,12 +28,14 @@ from tests.unit.app.doctor.test_findings import (
     lose_a_configuration,
     lose_a_definition,
     lose_a_field,
+    lose_the_account,
     register,
     stop_serving,
 )
 
 from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration
 from kueuelib.app.deployment import CONFIGURATION, Deployed
+from kueuelib.app.lease_notes import PUBLISHED
 from kueuelib.cli.root import app
 
 
@@ -49,8 +51,8 @@ def test_no_command_looks_for_pods_of_a_manager_that_runs_elsewhere(
             assert found.fix.startswith("kueuelib install --webhook-url https://")
 
 
-THERE = "on the machine that https://127.0.0.1:9443 names"
-STARTED = f"kueuelib manager --config FILE  # {THERE}, or start your own manager there"
+THERE = "on the machine that https://127.0.0.1:9443 names, or start your own manager there"
+STARTED = f"kueuelib manager --config FILE  # {THERE}; first end one that hangs"
 
 
 def test_a_manager_that_runs_elsewhere_is_started_there(outside: Any) -> None:
@@ -111,6 +113,44 @@ def test_a_command_names_the_file_that_doctor_was_given(outside: Any) -> None:
     die(outside)
     (fix,) = {one.fix for name, one in outside.found() if name == "leader"}
     assert fix.startswith("kueuelib manager --config 'my kueue.yaml'  # on the machine")
+
+
+ELSEWHERE = "--webhook-url URL if the manager runs outside of the cluster"
+
+
+def interrupt(patient: Any) -> None:
+    """An uninstallation has removed the webhooks and all kinds, and was stopped."""
+    gone = (MUTATING, "ValidatingWebhookConfiguration", "CustomResourceDefinition")
+    patient.objects = [one for one in patient.objects if one["kind"] not in gone]
+
+
+@pytest.mark.parametrize(
+    ("holder", "note", "fix"),
+    [
+        ("laptop_1", "", "kueuelib install --webhook-url URL --config FILE"),
+        ("", "laptop_1", "kueuelib install --webhook-url URL --config FILE"),
+        ("kueue-controller-manager-7d_1", "", "kueuelib install"),
+        ("", "", f"kueuelib install  # with {ELSEWHERE}"),
+    ],
+)
+def test_who_led_tells_where_the_manager_ran_once_its_webhooks_are_gone(
+    outside: Any, holder: str, note: str, fix: str
+) -> None:
+    interrupt(outside)
+    lease = outside.get("Lease")
+    lease["spec"]["holderIdentity"] = holder
+    lease["metadata"]["annotations"] = {PUBLISHED: f'{{"holder": "{note}"}}'} if note else {}
+    fixes = {one.fix for name, one in outside.found() if name in ("crd-missing", "webhook-missing")}
+    assert fixes == {fix}
+
+
+def test_a_new_account_needs_a_new_token_for_a_manager_outside(outside: Any) -> None:
+    lose_the_account(outside)
+    assert outside.only("account-missing").fix == (
+        "kueuelib install --webhook-url https://127.0.0.1:9443  # then a new token for the manager "
+        "at https://127.0.0.1:9443, if it uses one: "
+        "kubectl -n kueue-system create token kueue-controller-manager"
+    )
 
 
 def deployed(patient: Any, **given: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kueuelib.api.kinds import LEASES, SERVICE_ACCOUNTS
 from kueuelib.app.doctor.checks.managers import leads
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
-from kueuelib.app.doctor.manager import ACCOUNT, MISSING_KIND, install
+from kueuelib.app.doctor.manager import ACCOUNT, MISSING_KIND, install, outside
 from kueuelib.app.doctor.snapshot import PERMISSIONS, Snapshot
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 
@@ -20,7 +20,11 @@ def account(snapshot: Snapshot) -> Iterator[Finding]:
         problem = "it does not exist, so a manager that uses it cannot reach the API server"
         runs = snapshot.why_unseen(LEASES.kind) or leads(snapshot)
         severity = Severity.HINT if runs else Severity.ERROR
-        yield Finding(severity, subject, problem, install(snapshot), (MISSING_KIND,))
+        fix, address = install(snapshot), outside(snapshot)
+        if address:
+            token = f"kubectl -n {snapshot.namespace} create token {SERVICE_ACCOUNT}"
+            fix += f"  # then a new token for the manager at {address}, if it uses one: {token}"
+        yield Finding(severity, subject, problem, fix, (MISSING_KIND,))
 
 
 @check("permissions", PERMISSIONS)
@@ -38,4 +42,4 @@ def denied(snapshot: Snapshot) -> Iterator[Finding]:
     for (resource, namespace), verbs in lost.items():
         where = f" in namespace {namespace}" if namespace else ""
         problem = f"it may not {', '.join(verbs)} {resource}{where}"
-        yield Finding(Severity.ERROR, subject, problem, fix, (MISSING_KIND,))
+        yield Finding(Severity.ERROR, subject, problem, fix, (MISSING_KIND, ACCOUNT))
