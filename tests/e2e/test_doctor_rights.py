@@ -25,6 +25,7 @@ QUEUE_CHECKS = {
     "finalizer-stuck",
     "fits-but-waits",
     "flavor-missing",
+    "flavor-topology",
     "local-queue",
     "never-fits",
     "never-ran",
