@@ -92,12 +92,13 @@ def _pair(text: str) -> tuple[str, str]:
 
 @apiserver.command()
 @kubeconfig
+@click.option("--backup", is_flag=True, help="Only queueing objects, without Workloads.")
 @server_timeout
-def dump(kubeconfig: Path | None, server_timeout: float) -> int:
+def dump(kubeconfig: Path | None, backup: bool, server_timeout: float) -> int:
     """Print every object of a server as YAML, for apiserver --load."""
     from kueuelib.cli.dump import run
 
-    run(kubeconfig, server_timeout)
+    run(kubeconfig, server_timeout, backup=backup)
     return 0
 
 

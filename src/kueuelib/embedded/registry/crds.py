@@ -10,7 +10,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.registry.cells import since
 from kueuelib.embedded.registry.columns import AGE
 from kueuelib.embedded.registry.json_path import JsonPath
-from kueuelib.embedded.registry.kind import Column, Kind, Version
+from kueuelib.embedded.registry.kind import ALL_VERBS, ENDING_VERBS, Column, Kind, Version
 from kueuelib.embedded.registry.registry import version_rank
 from kueuelib.embedded.schema.structural import StructuralSchema
 from kueuelib.machinery.fields import field_of
@@ -39,6 +39,7 @@ def kind_of(crd: Obj, revision: int, previous: Kind | None) -> Kind:
         versions[given["name"]] = _version(given, spec["group"], names["kind"], schema, compiled)
     stored = next(given["name"] for given in spec["versions"] if given.get("storage"))
     paths = tuple(dict.fromkeys(p for version in versions.values() for p in version.selectable))
+    ending = bool(crd["metadata"].get("deletionTimestamp"))
     since_ = previous.since if previous is not None else 0
     return Kind(
         group=spec["group"],
@@ -59,7 +60,8 @@ def kind_of(crd: Obj, revision: int, previous: Kind | None) -> Kind:
         origin=crd["metadata"]["uid"],
         since=revision if changed and previous is not None else since_,
         epoch=revision,
-        terminating=bool(crd["metadata"].get("deletionTimestamp")),
+        terminating=ending,
+        verbs=ENDING_VERBS if ending else ALL_VERBS,
         unconditional=False,
     )
 

@@ -13,6 +13,8 @@ from kueuelib.embedded.admission.plugin import KindRules
 NO_FIELDS: Mapping[str, str] = {}
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+ENDING_VERBS = ("delete", "deletecollection", "get", "list", "watch")
+"""What is left of them while a definition is being deleted."""
 
 
 @attrs.frozen

@@ -173,11 +173,30 @@ def test_a_wrong_address_of_a_conversion_explains_that_nothing_is_reached(patien
     assert patient.causes() == {"webhook-unreachable": "crd-conversion"}
 
 
+SAVE = (
+    "kueuelib apiserver dump --backup > kueue.yaml "
+    f"&& kubectl get {WORKLOADS} -A -o yaml > workloads.yaml "
+    "&& kubectl get pods -A -l kueue.x-k8s.io/managed=true -o yaml > pods.yaml"
+)
+
+
+def test_one_command_saves_the_objects_of_all_kinds_that_are_left(patient: Any) -> None:
+    patient.remove(CRD, WORKLOADS)
+    for name in ("clusterqueues.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io"):
+        patient.get(CRD, name)["metadata"]["deletionTimestamp"] = "2024-01-01T00:00:00Z"
+    (fix,) = {found.fix for name, found in patient.found() if name == "crd-terminating"}
+    assert fix.startswith("kueuelib apiserver dump --backup > kueue.yaml && kubectl get pods -A")
+    assert WORKLOADS not in fix, "kubectl refuses to list a kind that is gone"
+
+
 def test_a_deleted_kind_beside_a_missing_one_needs_an_uninstallation(patient: Any) -> None:
     delete_a_definition(patient)
     patient.remove(CRD, "localqueues.kueue.x-k8s.io")
     fix = dict(patient.found())["crd-terminating"].fix
-    assert fix.endswith("other kinds are gone: kueuelib uninstall --force && kueuelib install")
+    assert fix == (
+        f"{SAVE}  # then, as other kinds are gone: kueuelib uninstall --force && kueuelib install; "
+        "and once a manager runs: kubectl create -f kueue.yaml"
+    )
     die(patient)
     assert patient.causes() == {"crd-missing": "crd-terminating", "leader": "crd-terminating"}
 
@@ -192,8 +211,10 @@ def test_no_manager_is_started_while_its_account_is_missing(patient: Any) -> Non
 def test_no_manager_is_started_while_a_kind_is_being_deleted(patient: Any) -> None:
     delete_a_definition(patient)
     fix = patient.only("crd-terminating").fix
-    assert fix.startswith(f"kubectl get {WORKLOADS} -A -o yaml > workloads.yaml && kubectl get pod")
-    assert fix.endswith("  # before a manager starts; then, once the CRD is gone: kueuelib install")
+    assert fix == (
+        f"{SAVE}  # before a manager starts; then, once the CRD is gone: kueuelib install; and "
+        "once a manager runs: kubectl create -f kueue.yaml"
+    )
     die(patient)
     keep_a_pod(patient)
     lose_a_configuration(patient)

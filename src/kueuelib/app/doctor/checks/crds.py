@@ -59,21 +59,23 @@ def missing(snapshot: Snapshot) -> Iterator[Finding]:
 def terminating(snapshot: Snapshot) -> Iterator[Finding]:
     """Kinds that are being deleted, which cannot be cancelled.
 
-    A manager lets the objects go, but it needs all kinds. If some are gone, `uninstall` helps.
+    A manager lets the objects go, but it needs all kinds. If some are gone, `uninstall` helps: it
+    removes the healthy kinds, too, so all that is left is saved and created again.
     """
     installed = list(_installed(snapshot))
-    last = f"before a manager starts; then, once the CRD is gone: {install(snapshot)}"
+    save = "kueuelib apiserver dump --backup > kueue.yaml"
+    workloads = f"{WORKLOADS.plural}.{WORKLOADS.group}"
+    if snapshot.find(KIND, workloads) is not None:
+        save += f" && kubectl get {workloads} -A -o yaml > workloads.yaml"
+    save += f" && kubectl get pods -A -l {MANAGED_LABEL}=true -o yaml > pods.yaml"
+    then = f"before a manager starts; then, once the CRD is gone: {install(snapshot)}"
     if len(installed) < len(all_crds()):
-        last = f"then, as other kinds are gone: {reinstall(snapshot)}"
+        then = f"then, as other kinds are gone: {reinstall(snapshot)}"
+    fix = f"{save}  # {then}; and once a manager runs: kubectl create -f kueue.yaml"
     for crd, _ in installed:
-        problem, name = being_deleted(crd), crd["metadata"]["name"]
-        if not problem:
-            continue
-        fix = f"kubectl get {name} -A -o yaml > {crd['spec']['names']['plural']}.yaml"
-        if crd["spec"]["names"]["kind"] == WORKLOADS.kind:
-            fix += f" && kubectl get pods -A -l {MANAGED_LABEL}=true -o yaml > pods.yaml"
-        fix += f"  # {last}"
-        yield Finding(Severity.ERROR, _subject(crd), problem, fix)
+        problem = being_deleted(crd)
+        if problem:
+            yield Finding(Severity.ERROR, _subject(crd), problem, fix)
 
 
 @check("crd-established", KIND)
