@@ -350,6 +350,9 @@ async def test_objects_go_with_their_definition(api, defined):
         'widgets.example.com "c" is forbidden: create not allowed while custom resource '
         "definition is terminating"
     )
+    kinds = (await api.get("/apis/example.com/v1")).body["resources"]
+    (verbs,) = (set(each["verbs"]) for each in kinds if each["name"] == "widgets")
+    assert verbs == {"delete", "deletecollection", "get", "list", "watch"}
     await api.patch(f"{WIDGETS}/b", {"metadata": {"finalizers": None}})
     for _ in range(100):
         if (await api.get(f"{CRDS}/widgets.example.com")).status == 404:

@@ -604,3 +604,28 @@ async def test_one_condition_that_says_no_outweighs_a_broken_one(api, hook):
     ]
     await register(api, hook, matchConditions=conditions)
     assert (await api.post(MAPS, config_map("a"))).status == 201
+
+
+def small(kind):
+    plural = f"{kind.lower()}s"
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": plural, "kind": kind}
+    spec = {"group": "example.com", "scope": "Cluster", "names": names, "versions": [version]}
+    return {"metadata": {"name": f"{plural}.example.com"}, "spec": spec}
+
+
+async def test_no_hook_of_a_deleted_kind_is_called_for_a_new_one(api, hook):
+    hook.answers["/hook"] = lambda _: {"allowed": False}
+    await register(api, hook, rules=[rule(groups=["example.com"], resources=["guardeds"])])
+    await asyncio.sleep(0.5)
+    for number in range(20):
+        kind = ("Guarded", "Free")[number % 2]
+        path = f"/apis/example.com/v1/{kind.lower()}s"
+        made = await api.post(CRDS, small(kind))
+        assert made.status == 201, made
+        assert await api.becomes(200, path)
+        body = {"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "a"}}
+        assert (await api.post(path, body)).status == (201 if kind == "Free" else 400), number
+        await api.delete(f"{CRDS}/{kind.lower()}s.example.com")
+        assert await api.becomes(404, path)

@@ -99,7 +99,7 @@ class WebhookChain:
         if (kind.group, kind.kind) in EXEMPT:
             return []
         version = request.resource.version
-        key = (id(kind), version, request.subresource, request.operation)
+        key = (kind, version, request.subresource, request.operation)
         calls = cache.get(key)
         if calls is None:
             if source not in self._compiled:
