@@ -553,9 +553,11 @@ def test_a_broken_cluster_has_exactly_that_finding(ward: Ward, before: Found, ca
 
 def test_every_check_is_seen_to_find_something(before: Found) -> None:
     seen = {name for _, expected in CASES.values() for name, _ in expected}
-    # See `test_doctor_alive.py`, `test_doctor_clock.py`, `test_doctor_cures.py`.
+    # See `test_doctor_alive.py`, `test_doctor_clock.py`, `test_doctor_cures.py`, and for topologies
+    # `test_missing_features.py`.
     others = {"check-pending", "quota-unowned", "clock-skew", "not-started"}
     others |= {"configuration-invalid", "kind-disabled", "webhook-service", "flavor-missing"}
+    others |= {"flavor-topology"}
     assert seen | {name for name, _ in before} | others == {one.name for one in all_checks()}
 
 
