@@ -52,10 +52,7 @@ def removal(kind: str, configuration: Obj, webhooks: Iterable[str]) -> str:
     if all(one["name"] in named for one in configuration["webhooks"]):
         return f"kubectl delete {kind.lower()} {name}  # if nobody needs it"
     gone = ", ".join(one["name"] for one in configuration["webhooks"] if one["name"] in named)
-    return (
-        f"kubectl edit {kind.lower()} {name}  # remove {gone}, if nobody needs them; its other "
-        "webhooks are for other kinds"
-    )
+    return f"kubectl edit {kind.lower()} {name}  # remove {gone}, if nobody needs them"
 
 
 def remedy(message: str, configurations: Iterable[tuple[str, Obj]]) -> str:

@@ -759,3 +759,13 @@ def test_a_wrong_queue_name_is_described_as_explain_does(patient: Any, name: str
     assert str(found.subject) == told.subject
     assert found.problem.startswith(told.problem)
     assert found.fix == f"kubectl -n ns get workloads  # {told.fix}"
+
+
+def test_the_command_for_a_dead_webhook_spares_one_that_works(patient: Any) -> None:
+    let_another_webhook_fail(patient)
+    configuration = patient.get(MUTATING, "theirs")
+    (dead,) = configuration["webhooks"]
+    configuration["webhooks"].append({**dead, "name": "works.dev"})
+    (fix,) = [one.fix for name, one in patient.found() if name == "another-webhook"]
+    assert fix.startswith("kubectl edit ")
+    assert "# remove theirs.dev, " in fix

@@ -294,16 +294,18 @@ def another_webhook(snapshot: Snapshot) -> Iterator[Finding]:
         ]
         if not named or name in OUR_CONFIGURATIONS:
             continue
-        fix, subject = removal(kind, configuration, named), Subject(kind, name)
+        subject = Subject(kind, name)
         stopping = [one["name"] for one in configuration["webhooks"] if _may_stop(one, dead)]
         calls = [call for one in stopping for call in dead[one]]
         if calls:
             stops = ", ".join(dict.fromkeys(call.what for call in calls if call.what != ADMISSION))
             what = f"nobody can {stops}" if stops else "our objects cannot be written"
             problem = f"it does not answer, so {what}: {calls[0].error}"
+            fix = removal(kind, configuration, stopping)
             yield Finding(Severity.ERROR, subject, problem, fix)
         else:
             problem = f"{', '.join(named)} is called for our kinds, too"
+            fix = removal(kind, configuration, named)
             yield Finding(Severity.HINT, subject, problem, fix)
 
 
