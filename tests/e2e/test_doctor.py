@@ -587,7 +587,7 @@ def test_before_a_migration_other_things_matter(
     spec = {"controllerName": "kueue.x-k8s.io/multikueue"}
     far = {**typed("AdmissionCheck", "far"), "spec": spec}
     args = ["--before-migration", "--config", str(cluster.processes.folder / "config.yaml")]
-    assert "Nothing found in 8 of 8 checks." in doctor(cluster.kubeconfig, *args).stdout
+    assert "Nothing found in 9 of 9 checks." in doctor(cluster.kubeconfig, *args).stdout
     with ward.with_one(f"{KUEUE}/admissionchecks", far):
         done = doctor(cluster.kubeconfig, *args)
     assert done.returncode == 4, done.stderr
