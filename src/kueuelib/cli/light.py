@@ -37,7 +37,7 @@ def light_imports(*, serves: bool = False) -> Iterator[None]:
     try:
         with uncollected():
             if serves:
-                pass
+                import aiohttp.web  # noqa: F401 - see above
 
             gc.freeze()
             yield

@@ -476,3 +476,5 @@ def test_a_function_that_waits_for_arguments_by_name_is_refused() -> None:
     said = r"by_name: takes \*\*kwargs, but gets nothing by name; write it as .*\(obj, context\)"
     with pytest.raises(ConfigError, match=said):
         Operator("things").reconciles(Thing)(by_name)
+    with pytest.raises(ConfigError, match="name 3 arguments, which it gets by position"):
+        Operator("things").validates(Thing)(lambda **kwargs: [])

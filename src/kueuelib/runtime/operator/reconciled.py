@@ -98,7 +98,7 @@ def check_function(function: Any, arguments: int, *, awaited: bool) -> None:
     if (named := taken.get(inspect.Parameter.VAR_KEYWORD)) and (
         inspect.Parameter.VAR_POSITIONAL not in taken
     ):
-        fix = "name {arguments} arguments, which it gets by position"
+        fix = f"name {arguments} arguments, which it gets by position"
         if awaited:
             fix = f"write it as `async def {name}(obj, context)`: all fields are in obj"
         raise ConfigError(name, f"takes **{named}, but gets nothing by name", fix)
