@@ -27,6 +27,12 @@ _GROUP_LIMIT: Final = 256
 _KEY_LIMIT: Final = 317
 _LEVEL: Final = wire(maxLength=LABEL_LIMIT)
 _KEY: Final = wire(maxLength=_KEY_LIMIT)
+_PER_LEVEL: Final[Mapping[str, Any]] = {
+    "required": True,
+    "kind": "atomic",
+    "minItems": 1,
+    "maxItems": LEVEL_LIMIT,
+}
 _MANY: Final[Mapping[str, Any]] = {"kind": "atomic", "minItems": 1, "maxItems": DOMAIN_LIMIT}
 
 
@@ -133,9 +139,7 @@ class TopologyAssignmentSlice(Struct):
     """
 
     domain_count: int = attrs.field(metadata=wire(required=True, minimum=1))
-    values_per_level: tuple[LevelValues, ...] = attrs.field(
-        metadata=wire(required=True, kind="atomic", minItems=1, maxItems=LEVEL_LIMIT)
-    )
+    values_per_level: tuple[LevelValues, ...] = attrs.field(metadata=wire(**_PER_LEVEL))
     pod_counts: PodCounts = attrs.field(metadata=wire(required=True))
 
 
@@ -149,13 +153,7 @@ class TopologyAssignment(Struct):
     """
 
     levels: tuple[str, ...] = attrs.field(
-        metadata=wire(
-            required=True,
-            kind="atomic",
-            minItems=1,
-            maxItems=LEVEL_LIMIT,
-            items={"maxLength": _KEY_LIMIT},
-        )
+        metadata=wire(items={"maxLength": _KEY_LIMIT}, **_PER_LEVEL)
     )
     slices: tuple[TopologyAssignmentSlice, ...] = attrs.field(
         default=(),
@@ -173,13 +171,7 @@ class TopologyDomain(Struct):
     """
 
     values: tuple[str, ...] = attrs.field(
-        metadata=wire(
-            required=True,
-            kind="atomic",
-            minItems=1,
-            maxItems=LEVEL_LIMIT,
-            items={"maxLength": LABEL_LIMIT},
-        )
+        metadata=wire(items={"maxLength": LABEL_LIMIT}, **_PER_LEVEL)
     )
     count: int = attrs.field(metadata=wire(required=True, minimum=1))
 

@@ -24,6 +24,15 @@ def test_a_terminal_shows_the_present_step() -> None:
     assert file.getvalue().endswith("\r\x1b[K")
 
 
+def test_a_line_that_would_wrap_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the last line of a text that wraps could be overwritten."""
+    monkeypatch.setenv("COLUMNS", "24")
+    file = Terminal()
+    with Progress("searching", 2, file) as progress:
+        progress.step("a-long-namespace/a")
+        assert file.getvalue() == "\r\x1b[Ksearching: 1 of 2, a-lo"
+
+
 def test_the_line_vanishes_when_the_work_is_interrupted() -> None:
     file = Terminal()
     with pytest.raises(KeyboardInterrupt):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 import time
 from datetime import timedelta
 from typing import Self
 
+from kueuelib.cli.progress import StatusLine
 from kueuelib.simulator.listener import Listener
 from kueuelib.simulator.live import Live
 from kueuelib.simulator.trace import Trace
@@ -27,7 +26,7 @@ class Progress(Listener):
     def __init__(self, name: str, trace: Trace) -> None:
         self._name = name
         self._trace = trace
-        self._shows = sys.stderr.isatty()
+        self._line = StatusLine()
         self._began = self._next = time.monotonic()
         self._arrived = self._ended = 0
 
@@ -35,8 +34,7 @@ class Progress(Listener):
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._shows:
-            sys.stderr.write("\r\x1b[K")
+        self._line.clear()
 
     def arrived(self, live: Live, now: float) -> None:
         """Counts a job."""
@@ -51,17 +49,14 @@ class Progress(Listener):
     def rested(self, now: float, until: float) -> None:
         """Shows a line from time to time."""
         del until
-        if not self._shows or time.monotonic() < self._next:
+        if not self._line.shows or time.monotonic() < self._next:
             return
         seconds = time.monotonic() - self._began
         self._next = time.monotonic() + PAUSE
         total, done = 2 * self._trace.count, self._arrived + self._ended
         left = timedelta(seconds=round(seconds * (total - done) / done)) if done else "?"
         passed = timedelta(seconds=round(now - (self._trace.first or 0.0)))
-        line = (
+        self._line.show(
             f"{self._name}: {passed} simulated, {self._arrived:,} of {self._trace.count:,} jobs "
             f"arrived, {self._ended:,} ended, about {left} left"
         )
-        # A line that wraps could not be overwritten.
-        sys.stderr.write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}")
-        sys.stderr.flush()

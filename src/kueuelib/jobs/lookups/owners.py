@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -149,16 +149,14 @@ class Owners:
             namespace: where it is.
         """
         highest: _Owner | None = None
-        current: Mapping[str, Any] = obj
-        for _ in range(DEPTH):
-            above = self._controller(current, namespace)
-            if above is None:
-                break
-            if above.queueable and self._settings.manages(
-                above.queue_name, self._stores.namespace_labels(namespace)
+        for _, above in self._upwards(obj, namespace):
+            if above is not None and (
+                above.queueable
+                and self._settings.manages(
+                    above.queue_name, self._stores.namespace_labels(namespace)
+                )
             ):
                 highest = above
-            current = above.object
         if highest is not None:
             meta = highest.object["metadata"]
             name = f"{highest.kind} {ObjectKey(namespace, meta['name'])}"
@@ -174,18 +172,8 @@ class Owners:
             obj: the raw object.
             namespace: where it is.
         """
-        passed = [*owner_uids(dict(obj))] if PARENT_WORKLOAD in annotations_of(obj) else []
-        current: Mapping[str, Any] = obj
-        for _ in range(DEPTH):
-            ref = controller_of(current)
-            if ref is None:
-                break
-            passed.append(ref["uid"])
-            above = self._controller(current, namespace)
-            if above is None:
-                break
-            current = above.object
-        return tuple(passed)
+        named = owner_uids(dict(obj)) if PARENT_WORKLOAD in annotations_of(obj) else ()
+        return (*named, *(ref["uid"] for ref, _ in self._upwards(obj, namespace)))
 
     def is_child(self, obj: Mapping[str, Any], namespace: str) -> bool:
         """Whether an ancestor is queued on behalf of a raw object, without doubt."""
@@ -233,10 +221,24 @@ class Owners:
             or any(each.is_owner(ref) for each in self._enabled)
         )
 
-    def _controller(self, obj: Mapping[str, Any], namespace: str) -> _Owner | None:
-        ref = controller_of(obj)
-        if ref is None:
-            return None
+    def _upwards(
+        self, obj: Mapping[str, Any], namespace: str
+    ) -> Iterator[tuple[Mapping[str, Any], _Owner | None]]:
+        """The controllers above an object, each after the reference to it; None at the end for one
+        that is not found.
+        """
+        current = obj
+        for _ in range(DEPTH):
+            ref = controller_of(current)
+            if ref is None:
+                return
+            above = self._controller(ref, namespace)
+            yield ref, above
+            if above is None:
+                return
+            current = above.object
+
+    def _controller(self, ref: Mapping[str, Any], namespace: str) -> _Owner | None:
         integration = self._integration(ref)
         if integration is not None:
             stored = self._stored(integration, ref, namespace)
