@@ -77,6 +77,36 @@ class Repetition(Generic[Line]):
         return min((each.due for each in self._causes.values() if each.left_out), default=math.inf)
 
 
+class Recent:
+    """Remembers what was said about each subject, so that it is said once a period.
+
+    Args:
+        period: seconds.
+    """
+
+    def __init__(self, period: float = PERIOD) -> None:
+        self._period = period
+        self._said: dict[Hashable, tuple[str, float]] = {}  # in the order of times
+
+    def is_new(self, subject: Hashable, text: str, now: float) -> bool:
+        """Whether something else, or nothing, was said last about a subject; if so, this counts as
+        said.
+
+        Args:
+            subject: what the text is about.
+            text: the same one is new again after the period.
+            now: seconds, never going back.
+        """
+        said = self._said
+        while said and now - next(iter(said.values()))[1] >= self._period:
+            del said[next(iter(said))]
+        if subject in said and said[subject][0] == text:
+            return False
+        said.pop(subject, None)
+        said[subject] = text, now
+        return True
+
+
 def cause_of(line: Mapping[str, Any], ignored: frozenset[str]) -> Hashable:
     """What the lines of a cause have in common: all words except names and numbers.
 

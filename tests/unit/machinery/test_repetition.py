@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kueuelib.machinery.repetition import Repetition, cause_of
+from kueuelib.machinery.repetition import Recent, Repetition, cause_of
 
 UNREACHABLE = "https://10.0.0.1/apis/batch/v1/namespaces/red/jobs/a: connection refused"
 
@@ -107,3 +107,11 @@ def test_names_and_numbers_tell_nothing_about_a_cause(one, other) -> None:
 )
 def test_another_message_another_kind_and_another_problem_are_other_causes(other) -> None:
     assert cause_of(other, frozenset()) != cause_of(line(UNREACHABLE), frozenset())
+
+
+def test_a_text_about_a_subject_is_new_once_a_period_and_whenever_it_changes() -> None:
+    recent = Recent(60.0)
+    said = [("a", "x", 0.0), ("a", "x", 59.0), ("b", "x", 59.0), ("a", "y", 59.5), ("a", "x", 59.6)]
+    assert [recent.is_new(*each) for each in said] == [True, False, True, True, True]
+    assert not recent.is_new("b", "x", 118.9)
+    assert recent.is_new("b", "x", 119.0)

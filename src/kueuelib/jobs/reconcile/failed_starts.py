@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from kueuelib.api.kinds import KUEUE
-from kueuelib.api.meta import Obj
 from kueuelib.api.names import REASON_FAILED_TO_START
 from kueuelib.errors import ApiError, Conflict, NotFound, TooManyRequests
 from kueuelib.jobs.contract.commands import WARNING, Change
+from kueuelib.machinery.repetition import Recent
 from kueuelib.runtime.clock import Clock
 from kueuelib.runtime.events import EventSink
 
-PERIOD: Final = 60.0
-"""Seconds for which a repeated failure of the same start is not reported again."""
 START_REFUSED: Final = "The API server did not accept the start, which is tried again: "
 """How these Events begin; others of this reason say that the job can never start."""
 
@@ -36,7 +34,7 @@ class FailedStarts:
         self._recorder = recorder
         self._component = component
         self._clock = clock
-        self._told: dict[str, tuple[str, float]] = {}
+        self._told = Recent()
 
     def failed(self, command: Change, error: ApiError) -> None:
         """Takes the failure of any change; reports it once a minute, or once its text changes.
@@ -48,14 +46,8 @@ class FailedStarts:
         if not is_start(command) or isinstance(error, Conflict | NotFound | TooManyRequests):
             return
         now, text = self._clock.monotonic(), f"{START_REFUSED}{error.message}"
-        self._told = {uid: told for uid, told in self._told.items() if now - told[1] < PERIOD}
         for obj in (command.old, command.given):
-            if obj is not None and self._told.get(_uid(obj), ("",))[0] != text:
-                self._told[_uid(obj)] = text, now
+            if obj is not None and self._told.is_new(obj["metadata"]["uid"], text, now):
                 self._recorder.event(
                     obj, WARNING, REASON_FAILED_TO_START, text, component=self._component
                 )
-
-
-def _uid(obj: Obj) -> str:
-    return str(obj["metadata"]["uid"])

@@ -35,6 +35,7 @@ from kueuelib.machinery.ownership import (
     holders,
     owners_of,
 )
+from kueuelib.machinery.repetition import Recent
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
@@ -57,8 +58,6 @@ from kueuelib.runtime.telemetry import Telemetry
 
 FAILED = "ReconcileFailed"
 """The reason of the event about a failed call."""
-TOLD_EVERY = 60.0
-"""Seconds between two events about one object and one class of errors."""
 _NOT_ABOUT_IT = (LeadershipLost, TransportError)
 _PERMIT = (
     "run `kueuelib manifests FILE --image IMAGE --namespace NAMESPACE | kubectl apply -f -` again, "
@@ -72,7 +71,7 @@ class KindReconciler:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self._declared = around.declared
-        self._told: dict[tuple[str, str], float] = {}  # by UID and class, in the order of times
+        self._told = Recent()  # by UID and class of errors
         self._holds: dict[ObjectKey, tuple[str, bool]] = {}  # UID, and whether it is still held
         self._log = get_logger(f"operator.{around.operator}")
 
@@ -116,12 +115,8 @@ class KindReconciler:
         obj = self._around.informers[self._declared.resource].store.get(key)
         if obj is None or isinstance(error, _NOT_ABOUT_IT):
             return
-        now, told = self._around.clock.monotonic(), self._told
-        while told and now - next(iter(told.values())) >= TOLD_EVERY:
-            del told[next(iter(told))]
         cause = obj["metadata"]["uid"], type(error).__name__
-        if cause not in told:
-            told[cause] = now
+        if self._told.is_new(cause, "", self._around.clock.monotonic()):
             later = "; it is not tried again until something changes" * is_terminal(error)
             text = problem if isinstance(error, KueuelibError) else f"{cause[1]}: {problem}"
             self._around.recorder.event(obj, "Warning", FAILED, f"{text}{later}")
