@@ -56,8 +56,9 @@ def test_events_and_explain_say_why_a_job_does_not_start(
         for kind, obj in kinds.items():
             held = {"kind": kind, **obj}
             workload = {"kind": "Workload", **place.admitted(held)}
-            for each in (held, workload):
+            for each in (held, workload):  # explain reads the second one, which is written later
                 place.event(each, "FailedToStart", f"{TEXT}Internal error occurred: failed calling")
+            for each in (held, workload):
                 note = f"Note: its job is not started. {TEXT}"
                 assert note in explained(each)
                 assert "policy.example.com" in explained(each)
