@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.runtime.controller import Controller, Result
 from kueuelib.runtime.manager import Group, Manager
-from kueuelib.runtime.steps import Steps, contained
+from kueuelib.runtime.steps import Steps, contained, until_set
 
 KEY = ObjectKey("ns", "a")
 
@@ -144,3 +144,20 @@ async def test_a_part_that_ends_cancelled_although_nobody_stopped_it_stops_the_p
     with pytest.raises(RuntimeError, match="worker: ended by a cancellation although nobody"):
         async with asyncio.timeout(30):
             await manager.run()
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_a_cancellation_while_a_block_is_left_is_not_lost(steps: int) -> None:
+    """anyio before 4.16 took it for the end of its own scope, and the task ran on."""
+
+    async def run() -> None:
+        async with until_set(asyncio.Event()):
+            await asyncio.sleep(0)
+        await asyncio.sleep(60)
+
+    task = asyncio.create_task(run())
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 10)
