@@ -78,7 +78,8 @@ def _refuse_change(value: Any, name: str, *_: Any) -> None:
     cls = type(value).__name__
     copy = "value.evolve(" if isinstance(value, Struct) else "attrs.evolve(value, "
     error = attrs.exceptions.FrozenInstanceError()
-    error.args = (f"{cls}.{name} cannot be set; use the copy that {copy}{name}=...) returns",)
+    error.msg = f"{cls}.{name} cannot be set; use the copy that {copy}{name}=...) returns"
+    AttributeError.__init__(error, error.msg)  # in attrs 25.1 an assignment to args has no effect
     raise error
 
 
