@@ -293,7 +293,7 @@ class JobLife(RuleBasedStateMachine):
     @rule(count=st.integers(1, 3), flavor=st.sampled_from(["spot", "plain"]))
     def scheduler_admits(self, count, flavor):
         workload = self._some(states.Phase.PENDING)
-        if workload is not None:
+        if workload is not None and not states.is_held_back(workload):
             stored = workload["spec"]["podSets"][0]["count"]
             count = min(count, stored)
             if count == self.wanted != stored:

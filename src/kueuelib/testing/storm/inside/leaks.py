@@ -18,6 +18,7 @@ from .walk import Part, names_in
 __all__ = ["ALLOWED", "Gone", "gone_of", "leaks"]
 
 ALLOWED: Final[Mapping[str, str]] = {
+    "Recent._said": "what was said goes at the first occasion after its minute",
     "_Recent._entries": "events are counted over some minutes; the oldest of 4,096 subjects goes",
     "FrozenQueue.ranked": "the last snapshot of a cohort stays until the next one replaces it",
     "Ranking._entries": "a removed entry is dropped at the top, or before the heap has doubled",
