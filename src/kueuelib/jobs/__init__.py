@@ -1,6 +1,6 @@
 """Kinds of jobs that can be queued, and the parts for writing a kind of your own.
 
-The names below are imported when they are used first. Behind them are rooms, in the order of
+The names below are imported when they are used first. Behind them are packages, in the order of
 their imports:
 
 - `contract`: what a kind is, `GenericJob`, and optional capabilities
