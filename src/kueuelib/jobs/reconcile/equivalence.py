@@ -22,12 +22,12 @@ from typing import Any
 
 from kueuelib.api.made_from import MADE_FROM, digest_of
 from kueuelib.api.meta import Obj, annotations_of
-from kueuelib.api.names import ORIGIN_KEYS, PARAMETER_PREFIX
+from kueuelib.api.names import ORIGIN_KEYS, PARAMETER_PREFIX, QUOTA_RESERVED
 from kueuelib.api.quantity import Quantity
 from kueuelib.errors import InvalidQuantity
 from kueuelib.jobs.batch.job import CONTROLLER_LABELS
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
-from kueuelib.workload.states import has_quota, status_of
+from kueuelib.workload.states import condition, has_quota, status_of
 
 _COMPARED = ("tolerations", "initContainers", "containers")
 _PRIORITY = ("priority", "priorityClassName")
@@ -116,12 +116,17 @@ def is_made_from(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> bool:
 
 
 def made_from(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> str:
-    """A digest of the pod sets that an update writes into a Workload, and of those before it.
+    """A digest of the pod sets that an update writes into a Workload, and of its generation.
 
-    It matches later if the Workload has what the API server keeps of the written pod sets.
+    It matches afterwards only if the update has not changed what was stored, nor has anybody since:
+    the Workload has what the API server keeps of these pod sets. Quota fixes the pod sets, so the
+    generation of its reservation counts, whatever else of the Workload changes later.
     """
-    both = ([entry.raw() for entry in wanted], workload["spec"]["podSets"])
-    return digest_of([[(_counts(each), _whole(each, ())) for each in some] for some in both])
+    written = [entry.raw() for entry in wanted]
+    generation = workload["metadata"].get("generation")
+    if has_quota(workload):
+        generation = condition(workload, QUOTA_RESERVED).get("observedGeneration", generation)
+    return digest_of([generation, [(_counts(each), _whole(each, ())) for each in written]])
 
 
 def same_pod_sets(wanted: Sequence[PodSet], stored: Sequence[Mapping[str, Any]]) -> bool:

@@ -178,21 +178,54 @@ def test_a_running_container_whose_field_the_server_drops_continues(build):
     assert stop.patch["spec"] == {"suspend": True}
 
 
+def written(old, new):
+    """What an old server stores of an update; only a change of the spec counts as one."""
+    stored = as_stored_by_an_old_server(new)
+    changed = stored["spec"] != old["spec"]
+    stored["metadata"]["generation"] = old["metadata"]["generation"] + changed
+    return stored
+
+
+def updated(build, job, workload):
+    """The Workload when no update is left, and how many there were."""
+    updates = 0
+    while commands := plan(build.situation(job, workload)):
+        workload, updates = written(workload, commands[0].new), updates + 1
+        assert updates < 5, "there is no end of it"
+    return workload, updates
+
+
 @pytest.mark.parametrize("drops", [False, True])
-def test_a_changed_workload_that_was_edited_by_hand_is_updated_again(build, drops):
+@pytest.mark.parametrize("edit", ["other", "before"])
+def test_a_workload_that_was_edited_by_hand_is_updated_again(build, drops, edit):
+    """Also if the edit restores what an update has replaced, again and again."""
     job = with_container(build.job(), **({"aFieldOfTheFuture": "a"} if drops else {}))
-    stored, updates = build.workload(build.job(parallelism=1)), 0
-    while commands := plan(build.situation(job, stored)):
-        stored, updates = as_stored_by_an_old_server(commands[0].new), updates + 1
+    before = build.workload(build.job(parallelism=1), meta={"generation": 1})
+    stored, updates = updated(build, job, before)
     assert updates == 1 + drops
-    by_hand = copy.deepcopy(stored)
-    container = by_hand["spec"]["podSets"][0]["template"]["spec"]["containers"][0]
-    container["resources"]["requests"]["cpu"] = "1m"
-    change, told = plan(build.situation(job, by_hand))
-    assert change.new["spec"]["podSets"][0]["template"]["spec"]["containers"][0] != container
-    assert told.reason == "UpdatedWorkload"
-    (cancel,) = plan(build.situation(job, {**held_by(build, job), "spec": by_hand["spec"]}))
-    assert "admission" not in cancel.status
+    wanted, spec = stored["spec"], copy.deepcopy(before["spec"])
+    if edit == "other":
+        container = spec["podSets"][0]["template"]["spec"]["containers"][0]
+        container["resources"]["requests"]["cpu"] = "1m"
+    for _ in range(3):
+        (cancel,) = plan(build.situation(job, {**held_by(build, job), "spec": spec}))
+        assert "admission" not in cancel.status
+        stored, updates = updated(build, job, written(stored, {**stored, "spec": spec}))
+        assert stored["spec"] == wanted
+        assert updates == 1 + drops
+
+
+def test_a_reservation_outlives_edits_of_what_it_does_not_fix(build):
+    """The server drops a field of the pod sets, and the priority is changed in the Workload."""
+    job = with_container(build.job(), aFieldOfTheFuture="a")
+    waits, _ = updated(build, job, build.workload(build.job(parallelism=1), meta={"generation": 1}))
+    admission = held_by(build, job)["status"]["admission"]
+    held = states.reserve(waits, admission, (), 0)
+    raised = written(held, {**held, "spec": {**held["spec"], "priority": 7}})
+    assert raised["metadata"]["generation"] > waits["metadata"]["generation"]
+    running = started(build, job, raised)
+    assert running["spec"]["suspend"] is False
+    assert plan(build.situation(running, raised)) == ()
 
 
 def held_by(build, job):
