@@ -143,7 +143,9 @@ def wire(
         namespaces,
     )
     parents = tuple(integration for integration in enabled if integration.makes_pods)
-    owners = Owners(enabled, stores, settings, ForeignOwners(client, clock), default_queues)
+    foreign = ForeignOwners(client, clock)
+    workloads.add_handler(foreign.heard)
+    owners = Owners(enabled, stores, settings, foreign, default_queues)
     referred = Referred(client, clock)
     metrics = JobMetrics(telemetry)
     kind_metrics = KindMetrics(telemetry)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from time import monotonic
 from typing import Any, cast
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -13,7 +13,7 @@ from kueuelib.api.meta import Obj, Resource, key_of
 from kueuelib.jobs.catalog.batch import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.wiring import wire
-from kueuelib.machinery.store import Delta, DeltaKind
+from kueuelib.machinery.store import Change, Delta, DeltaKind
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.controller import Controller
@@ -121,3 +121,35 @@ def test_a_job_that_names_the_workload_of_its_parent_is_woken_for_all_its_owners
     world.put(job)
     world.look("low")
     assert "low" in world.woken(WORKLOADS, None, owned(WORKLOADS, "wl", "top"))
+
+
+async def test_a_job_is_below_an_owner_without_an_informer_once_it_has_a_workload() -> None:
+    """Its manager has made a Workload, so it must have got a queue name since the last look."""
+    trains = Resource("example.com", "v1", "trains", "Train", namespaced=True)
+    client, settings = (
+        Mock(Client),
+        JobSettings(external_kinds=frozenset({("example.com", "Train")})),
+    )
+    client.find_resource, client.get = AsyncMock(return_value=trains), AsyncMock()
+    cache = Cache(client)
+    (made,) = wire(client, cache, Mock(), settings).controllers
+    reconciler = cast(Any, made)._reconciler
+    train = client.get.return_value = owned(trains, "train")
+    job = owned(JOBS, "job", "train")
+    job["metadata"]["ownerReferences"][0] |= {"apiVersion": "example.com/v1", "kind": "Train"}
+    jobs, key = cache.informer(JOBS, transform=BATCH_JOB.transform).store, key_of(job)
+    jobs.put(key, job)
+
+    async def ancestor() -> str | None:
+        await reconciler.reconcile(key)
+        found = reconciler.observe(key, jobs.get(key)).ancestor
+        return None if found is None else str(found.name)
+
+    assert await ancestor() is None
+    named = {**train["metadata"], "labels": {"kueue.x-k8s.io/queue-name": "q"}}
+    client.get.return_value = {**train, "metadata": named}
+    assert await ancestor() is None, "it was read a moment ago"
+    workload = owned(WORKLOADS, "wl", "train")
+    cast(Any, cache.informer(WORKLOADS))._change([Change(key_of(workload), workload)])
+    assert await ancestor() == "Train ns/train"
+    assert client.get.await_count == 2

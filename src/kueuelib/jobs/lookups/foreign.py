@@ -12,11 +12,13 @@ from typing import Any
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.jobs.lookups.remembered import Remembered
+from kueuelib.jobs.lookups.stores import owner_uids
+from kueuelib.machinery.store import Delta
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 
 REMEMBERED = 30.0
-"""Seconds that an owner is remembered; its queue name may change."""
+"""Seconds that an owner is remembered, unless a Workload appears or disappears for it."""
 LIMIT = 10_000
 """The maximum number of owners that are remembered."""
 
@@ -33,6 +35,14 @@ class ForeignOwners:
         self._client = client
         self._known = Remembered[str](REMEMBERED, LIMIT, clock)
         self._resources: dict[tuple[str, str], Resource] = {}
+
+    def heard(self, delta: Delta[Obj]) -> None:
+        """Forget the owners that a Workload is made for, or no longer is: their queue names have
+        changed.
+        """
+        old, new = ({*owner_uids(obj)} if obj else set() for obj in (delta.old, delta.new))
+        for uid in old ^ new:
+            self._known.outdate(uid)
 
     def get(self, ref: Mapping[str, Any]) -> Obj | None:
         """The owner that a reference names, as last read; None if it is not known."""

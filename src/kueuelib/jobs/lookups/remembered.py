@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -34,12 +35,19 @@ class Remembered(Generic[K]):
         self._limit = limit
         self._clock = clock
         self._known: dict[K, tuple[float, Obj | None]] = {}
+        self._reading: set[K] = set()
         self._log = get_logger("jobs")
 
     def get(self, key: K) -> Obj | None:
         """The object as last read, however long ago; None if it is not known."""
         entry = self._known.get(key)
         return None if entry is None else entry[1]
+
+    def outdate(self, key: K) -> None:
+        """Read the object at the next `learn`, also if it is being read now."""
+        self._reading.discard(key)
+        if key in self._known:
+            self._known[key] = (-math.inf, self._known[key][1])
 
     async def learn(
         self, key: K, name: str, read: Callable[[], Awaitable[Obj | None]]
@@ -58,6 +66,7 @@ class Remembered(Generic[K]):
         known = self._known.get(key)
         if known is not None and now - known[0] < self._seconds:
             return known[1]
+        self._reading.add(key)
         try:
             with anyio.fail_after(PATIENCE):
                 obj = await read()
@@ -67,8 +76,11 @@ class Remembered(Generic[K]):
             if known is None or known[1] is not None:
                 self._log.info("an object counts as absent", object=name, error=str(error))
             obj = None
+        finally:
+            current = key in self._reading
+            self._reading.discard(key)
         self._known.pop(key, None)
         if len(self._known) >= self._limit:
             self._known.pop(next(iter(self._known)))
-        self._known[key] = (now, obj)
+        self._known[key] = (now if current else -math.inf, obj)
         return obj

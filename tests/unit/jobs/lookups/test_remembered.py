@@ -88,6 +88,22 @@ async def test_the_oldest_are_forgotten_first() -> None:
     assert known.get("b") is None
 
 
+async def test_what_was_outdated_during_a_read_is_read_again() -> None:
+    known, answers = Remembered[str](60.0, 2, cast("Clock", Time())), iter("abc")
+
+    async def read() -> dict[str, Any]:
+        answer = next(answers)
+        if answer == "a":
+            known.outdate("key")
+        return {"is": answer}
+
+    learned = [await known.learn("key", "key", read) for _ in range(3)]
+    assert learned == [{"is": "a"}, {"is": "b"}, {"is": "b"}]
+    known.outdate("key")
+    assert known.get("key") == {"is": "b"}, "until it is read again"
+    assert await known.learn("key", "key", read) == {"is": "c"}
+
+
 async def test_an_owner_is_read_once_in_a_while_and_only_its_metadata_kept() -> None:
     reader, server, time = owners(owner())
     assert reader.get(REF) is None
