@@ -127,23 +127,6 @@ def storm_mutants(session: nox.Session) -> None:
     session.run("python", "tests/mutants/run_shell_mutants.py", *session.posargs)
 
 
-@nox.session(venv_backend="venv")
-def compiled(session: nox.Session) -> None:
-    """The pure packages compiled with mypyc, in an environment of its own; needs a C compiler."""
-    wheels, hook = session.create_tmp(), {"HATCH_BUILD_HOOK_ENABLE_CUSTOM": "1"}
-    session.run("pip", "wheel", "-q", "--no-deps", "--wheel-dir", wheels, ".", env=hook)
-    wheel = max(Path(wheels).glob("*.whl"), key=lambda path: path.stat().st_mtime)
-    session.install(f"{wheel}[dev]", "--force-reinstall")
-    check = "from kueuelib.scheduler import engine; assert engine.__file__.endswith('.so')"
-    session.run("python", "-P", "-c", check)
-    patterns = ("test_scheduler_*.py", "test_machinery_*.py")
-    laws = [str(path) for one in patterns for path in sorted(Path("tests/properties").glob(one))]
-    units = ("scheduler", "machinery", "workload", "controllers", "recording")
-    rest = session.posargs or (*(f"tests/unit/{unit}" for unit in units), "tests/scenarios")
-    uncounted = ("--ignore", "tests/unit/scheduler/test_work.py")  # compiled calls are not seen
-    session.run("pytest", *WORKERS, *laws, *rest, *uncounted)
-
-
 @nox.session(venv_backend="uv")
 def lowest(session: nox.Session) -> None:
     """The lowest versions that pyproject.toml allows, in an environment of their own; minutes."""

@@ -46,6 +46,7 @@ def test_two_builds_of_the_same_tree_are_the_same_bytes(tmp_path: Path) -> None:
     one = built(tmp_path / "one", **moment, TZ="UTC")
     other = built(tmp_path / "elsewhere" / "other", **moment, TZ="Pacific/Auckland", LC_ALL="C")
     assert one.name == other.name
+    assert one.name.endswith("-py3-none-any.whl")
     assert one.read_bytes() == other.read_bytes()
     with zipfile.ZipFile(one) as found:
         names = found.namelist()
