@@ -39,7 +39,8 @@ class Check:
         timeout: seconds that one call may take.
         interval: seconds between two calls while a workload is Pending.
         recheck: seconds between two calls after Ready, also while the job runs. If None, a check
-            with parameters is called again when they change and when its process starts.
+            with parameters or owned objects is called again when they change and when its process
+            starts.
         concurrency: how many workloads are handled at a time.
         serialize: returns the group of a workload; the workloads of a group are decided one at a
             time.

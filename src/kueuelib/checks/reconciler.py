@@ -187,8 +187,9 @@ class CheckReconciler:
         answer = self._parameters.find(check, key.namespace, accepted=states.is_admitted(wl))
         parameters = content(answer) if isinstance(answer, dict) else answer
         asked = self._asked.get((key, name))
-        # Parameters may have changed while nobody followed them.
-        rechecks = self._check.recheck is not None or self._check.parameters is not None
+        # What it depends on may have changed while nobody followed it.
+        given = self._check
+        rechecks = any(each is not None for each in (given.recheck, given.parameters, given.owned))
         delay, now = moves.retry_delay_of(check), self._clock.now()
         match moves.next_move(wl, entry, parameters, asked, delay, now, rechecks=rechecks):
             case Rest(until):

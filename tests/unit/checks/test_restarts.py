@@ -9,7 +9,18 @@ import pytest
 
 from kueuelib.api import kinds
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.checks import Pending, PodSetUpdate, Ready, Retry, Verdict, Workload, check, current
+from kueuelib.checks import (
+    Check,
+    Pending,
+    PodSetUpdate,
+    Ready,
+    Retry,
+    Verdict,
+    Workload,
+    check,
+    current,
+)
+from kueuelib.checks.owned import OwnedObjects
 from kueuelib.errors import ApiError, Forbidden, NotFound
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.queries import PatchType
@@ -146,6 +157,48 @@ async def test_parameters_that_change_around_a_restart_reach_workloads_that_run(
             await checks.world.is_("wl", "Admitted")
         await checks.world.patch(LIMITS, "limit", {"spec": {"cpu": 1}})
         async with checks.deciding(limited):
+            await checks.world.is_("wl", "Evicted")
+
+
+@pytest.mark.parametrize("changes", ["meanwhile", "later"])
+async def test_owned_objects_that_change_after_a_restart_reach_workloads_that_run(
+    checks: Checks, changes: str
+) -> None:
+    seen: list[bool] = []
+
+    def check_with_objects() -> Check:
+        owned = OwnedObjects("", ("v1",), "configmaps", "ConfigMap")
+
+        @check(NAME, owned=owned)
+        async def machine(workload: Workload, parameters: None) -> Verdict:
+            key = ObjectKey(workload.namespace, workload.name)
+            broken = any("broken" in (one.get("data") or {}) for one in owned.of(key, workload.uid))
+            seen.append(broken)
+            return Retry("broken", after=60) if broken else Ready()
+
+        return machine
+
+    async def breaks() -> None:
+        workload = await checks.get("wl")
+        ref = {"apiVersion": workload["apiVersion"], "kind": "Workload", "controller": True}
+        ref |= {field: workload["metadata"][field] for field in ("name", "uid")}
+        made = kinds.CONFIG_MAPS.new("m", "default", data={"broken": "yes"})
+        made["metadata"]["ownerReferences"] = [ref]
+        await checks.client.create(kinds.CONFIG_MAPS, made)
+
+    async with checks.world.running():
+        async with checks.deciding(check_with_objects()):
+            await checks.admission_check("check", NAME)
+            await checks.queues("check")
+            await checks.world.workload("wl")
+            await checks.world.is_("wl", "Admitted")
+        if changes == "meanwhile":
+            await breaks()
+        seen.clear()
+        async with checks.deciding(check_with_objects()):
+            await checks.until(lambda: seen)
+            if changes == "later":
+                await breaks()
             await checks.world.is_("wl", "Evicted")
 
 
