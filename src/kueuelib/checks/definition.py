@@ -126,8 +126,14 @@ def check(
             problem = f"no AdmissionCheck can name a {parameters.kind} of the core group"
             fix = "give a kind of another group, for example one of your own (@crd)"
             raise ConfigError(f"{subject}: parameters", problem, fix)
-    if serialize is not None and not callable(serialize):
-        raise ConfigError(subject, "serialize cannot be called", "give a function of a workload")
+    if serialize is not None:
+        if not callable(serialize):
+            raise ConfigError(
+                subject, "serialize cannot be called", "give a function of a workload"
+            )
+        _expect_arguments(f"{subject}: serialize", serialize, "workload")
+        if is_async(serialize):
+            raise ConfigError(subject, "serialize is async", "give a function that does no I/O")
     if release is not None:
         _expect_arguments(subject, release, "workload")
 
@@ -163,9 +169,18 @@ def is_async(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
+def _is_generator(function: object) -> bool:
+    call = getattr(function, "__call__", None)  # noqa: B004 - an object may be a generator
+    kinds = (inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    return any(is_one(each) for is_one in kinds for each in (function, call))
+
+
 def _expect_arguments(subject: str, function: object, *arguments: str) -> None:
     if not callable(function):
         raise ConfigError(subject, f"is given {function!r}", "give it a function")
+    if _is_generator(function):
+        name = getattr(function, "__name__", "the function")
+        raise ConfigError(subject, f"{name} is a generator", "write return instead of yield")
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):

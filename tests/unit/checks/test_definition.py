@@ -25,6 +25,21 @@ async def one_argument(workload: Workload) -> Verdict:
     return Ready()
 
 
+async def yielded(workload: Workload, parameters: Any) -> Any:
+    yield Ready()
+
+
+def also_yielded(workload: Workload) -> Any:
+    yield None
+
+
+class Yielding:
+    """An object that can be called."""
+
+    async def __call__(self, workload: Workload, parameters: Any) -> Any:
+        yield Ready()
+
+
 wrong: Any = check
 """Without its types: people do not always use a type checker."""
 
@@ -54,6 +69,12 @@ wrong: Any = check
             "parameters: no AdmissionCheck can name a ConfigMap of the core group",
         ),
         (lambda: wrong(NAME, serialize="namespace"), "serialize cannot be called"),
+        (lambda: wrong(NAME, serialize=one_argument), "serialize is async; give a function that"),
+        (lambda: wrong(NAME, serialize=also_yielded), "also_yielded is a generator"),
+        (lambda: wrong(NAME, serialize=lambda: 0), "give it 1 argument: workload"),
+        (lambda: wrong(NAME, release=also_yielded), "also_yielded is a generator; write return"),
+        (lambda: wrong(NAME)(yielded), f"check {NAME!r}: yielded is a generator; write return"),
+        (lambda: wrong(NAME)(Yielding()), "the function is a generator"),
         (lambda: wrong(NAME)(one_argument), "give it 2 arguments: workload, parameters"),
         (lambda: wrong(NAME)(5), "is given 5; give it a function"),
         (lambda: wrong(NAME, release=5), "is given 5; give it a function"),

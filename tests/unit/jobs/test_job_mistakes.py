@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partialmethod
 from typing import Any
 
 import pytest
@@ -109,11 +109,25 @@ async def _later(_: object) -> bool:
     return True
 
 
+async def _one_by_one(_: object) -> Any:
+    yield True
+
+
 @pytest.mark.parametrize(
     ("bases", "written", "said"),
     [
-        ((), {"is_active": True}, r"is_active is not a method; write def is_active\(self\)"),
-        ((), {"is_active": property(lambda _: True)}, r"is_active is not a method"),
+        (
+            (),
+            {"is_active": True},
+            r"is_active is a bool, not a method; write def is_active\(self\)",
+        ),
+        ((), {"is_active": property(lambda _: True)}, r"is_active is a property, not a method"),
+        (
+            (),
+            {"is_active": partialmethod(lambda _, answer: answer, True)},
+            r"is_active is a partialmethod, not a method; write def is_active\(self\)",
+        ),
+        ((), {"is_active": _one_by_one}, r"is_active is async; write def is_active\(self\): meth"),
         ((), {"is_active": _later}, r"is_active is async; write def is_active\(self\): methods do"),
         (
             (),
@@ -187,7 +201,7 @@ def test_a_method_that_changes_models_is_checked_as_it_was_written() -> None:
         (Partly, r"kinds: Partly: has no finished, is_active, pod_sets, pods_ready, "),
         (
             type("Constant", (rendered().job_type,), {"is_active": True}),
-            r"kinds: Constant: is_active is not a method; write def is_active\(self\)",
+            r"kinds: Constant: is_active is a bool, not a method; write def is_active\(self\)",
         ),
     ],
 )

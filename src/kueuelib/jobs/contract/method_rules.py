@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import inspect
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partialmethod
 from typing import Any
 
 from kueuelib.api.kinds import KUEUE
@@ -45,8 +45,10 @@ def check_methods(subject: str, job_type: type[GenericJob[Any]]) -> None:
     for name, arguments in _called(job_type):
         member = inspect.getattr_static(job_type, name)
         written = f"write def {name}({', '.join(arguments)})"
-        if isinstance(member, property) or not callable(getattr(job_type, name)):
-            raise ConfigError(subject, f"{name} is not a method", written)
+        refused = isinstance(member, property | partialmethod)
+        if refused or not callable(getattr(job_type, name)):
+            problem = f"{name} is a {type(member).__name__}, not a method"
+            raise ConfigError(subject, problem, written)
         if _is_async(getattr(job_type, name)):
             raise ConfigError(subject, f"{name} is async", f"{written}: methods do no I/O")
         if not _takes(job_type, name, member, arguments):
@@ -76,7 +78,8 @@ def _called(job_type: type) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 def _is_async(method: Any) -> bool:
     """Whether a method is async as it was written; a wrapper may hide that."""
-    return inspect.iscoroutinefunction(inspect.unwrap(method))
+    written = inspect.unwrap(method)
+    return inspect.iscoroutinefunction(written) or inspect.isasyncgenfunction(written)
 
 
 def _takes(job_type: type, name: str, member: Any, arguments: tuple[str, ...]) -> bool:
