@@ -22,7 +22,7 @@ def _words(*places: str) -> Counter[str]:
     counted: Counter[str] = Counter()
     for place in map(ROOT.__truediv__, places):
         for path in (place,) if place.is_file() else place.rglob("*"):
-            if path.suffix in (".py", ".md", ".toml", ".txt", ".yaml"):
+            if path.suffix in (".py", ".html", ".md", ".toml", ".txt", ".yaml"):
                 counted.update(re.findall(r"\w+", path.read_text()))
     return counted
 

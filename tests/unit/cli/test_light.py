@@ -20,3 +20,14 @@ def test_the_server_of_a_program_that_serves_is_imported_at_once(serves: bool) -
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == str(serves)
+
+
+@pytest.mark.parametrize(
+    "command", ["explain.command", "pending.command", "doctor.command", "manager"]
+)
+def test_only_commands_that_make_pages_import_their_templates(command: str) -> None:
+    code = f"import sys, kueuelib.cli.{command}\nprint('jinja2' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "False"

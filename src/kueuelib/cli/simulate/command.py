@@ -31,8 +31,7 @@ from kueuelib.simulator.readers.manifests import objects_in
 from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.report.comparison import verdicts
 from kueuelib.simulator.report.page import page
-from kueuelib.simulator.report.run import Run
-from kueuelib.simulator.report.style import KINDS
+from kueuelib.simulator.report.run import KINDS, Run
 from kueuelib.simulator.timing import Timing
 from kueuelib.simulator.trace import Sizes, Trace, sizes_of
 from kueuelib.simulator.work import Job

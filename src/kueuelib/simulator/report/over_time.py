@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from kueuelib.pages.markup import Markup, join, tag
-from kueuelib.pages.tables import folded, table
+import attrs
+
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.simulator.history import Use
 from kueuelib.simulator.report import readable
@@ -15,11 +15,11 @@ from kueuelib.simulator.report.chart import (
     RIGHT,
     TOP,
     Axis,
-    Names,
+    Panel,
+    Picture,
+    Table,
+    Values,
     area,
-    axes,
-    legend,
-    picture,
     steps,
 )
 from kueuelib.simulator.report.run import Run
@@ -32,18 +32,22 @@ LEFT, LETTER, MARGIN = 64.0, 7.5, 10.0
 """In pixels: the least room for the labels of values, a letter, and the margin."""
 FAR = 10.0
 """Nominal quota above this many times the largest usage is not drawn, to keep the usage visible."""
-SINCE = "time since the first arrival"
 Show = Callable[[float], str]
+
+
+@attrs.frozen
+class Series:
+    """Values of a run over time: a column of a table, and a line with its class."""
+
+    name: str
+    run: Run
+    values: Values
+    kind: str = ""
 
 
 def width_for(runs: Sequence[Run]) -> float:
     """The width of a picture when each run has its own."""
     return WHOLE if len(runs) == 1 else HALF
-
-
-def span_of(runs: Sequence[Run]) -> float:
-    """The duration of the longest run, in seconds."""
-    return max(run.borders[-1] for run in runs)
 
 
 def frame(
@@ -61,137 +65,108 @@ def frame(
     """
     labels = [(one, show(one)) for one in ticks(top, unit=readable.unit(top, resource))]
     left = max(LEFT, LETTER * max(len(label) for _, label in labels) + MARGIN)
-    across = Scale(0.0, span, left, width - RIGHT)
+    times = [(one, moment(one)) for one in time_ticks(span, int(width / 95))]
     return (
-        Axis(across, [(one, moment(one)) for one in time_ticks(span, int(width / 95))], SINCE),
+        Axis(Scale(0.0, span, left, width - RIGHT), times, "time since the first arrival"),
         Axis(Scale(0.0, top, height - BOTTOM, TOP), labels),
     )
 
 
 def lines(
-    names: Names,
     title: str,
     text: str,
-    series: Sequence[tuple[Run, Sequence[float | None]]],
+    series: Sequence[Series],
     *,
-    show: Show,
+    heading: str = "",
     resource: str = "",
     most: float | None = None,
-    dashed: Sequence[tuple[Run, Sequence[float | None]]] = (),
+    dashed: Sequence[Series] = (),
     width: float = WHOLE,
     height: float = 240.0,
-) -> Markup:
+) -> Panel:
     """One picture with a line per run, and the same as a table.
 
     Args:
-        names: of the page.
         title: what it shows, in a few words.
         text: a description of its content.
         series: the values by run.
-        show: a value as text.
+        heading: above the picture.
         resource: of the amounts; empty if the values are not amounts.
         most: the end of the axis; None: fits the values.
         dashed: further values, drawn as a dashed line.
         width: in pixels.
         height: in pixels.
     """
-    span = span_of([run for run, _ in series])
-    values = [one for _, line in (*series, *dashed) for one in line if one is not None]
+    show = _shows(resource)
+    values = [one for line in (*series, *dashed) for one in line.values if one is not None]
     high = max(values, default=0.0)
     top = rounded_up(high, readable.unit(high, resource)) if most is None else most
-    across, up = frame(width, height, span, top, show, resource)
-    marks = [
-        steps(run.borders, line, across.scale, up.scale, f"nominal {run.kind}")
-        for run, line in dashed
+    across, up = frame(width, height, _span([one.run for one in series]), top, show, resource)
+    paths = [
+        (f"line {one.kind}", steps(one.run.borders, one.values, across, up))
+        for one in (*dashed, *series)
     ]
-    marks += [steps(run.borders, line, across.scale, up.scale, run.kind) for run, line in series]
-    svg = picture(names, title, text, width, height, axes(across, up), *marks)
-    ends = grid(span)
-    columns = [(run.name, means(ends, run.borders, line)) for run, line in series]
-    columns += [(f"{run.name}, nominal", means(ends, run.borders, line)) for run, line in dashed]
-    return join(svg, folded(_table(title, ends, columns, show)))
+    picture = Picture(title, text, width, height, across, up, paths)
+    return Panel(heading, picture, _table(title, (*series, *dashed), show))
 
 
-def _table(
-    title: str,
-    ends: Sequence[float],
-    columns: Sequence[tuple[str, Sequence[float | None]]],
-    show: Show,
-) -> Markup:
+def _shows(resource: str) -> Show:
+    return partial(readable.amount, resource=resource) if resource else readable.plain
+
+
+def _span(runs: Sequence[Run]) -> float:
+    """The duration of the longest run, in seconds."""
+    return max(run.borders[-1] for run in runs)
+
+
+def _table(title: str, series: Sequence[Series], show: Show) -> Table:
+    ends = grid(_span([one.run for one in series]))
     unit = readable.time_unit(ends[:1])
-    head = [f"until {unit.name}", *(name for name, _ in columns)]
+    columns = [means(ends, one.run.borders, one.values) for one in series]
     rows = [
-        [unit(end), *("-" if (one := column[at]) is None else show(one) for _, column in columns)]
-        for at, end in enumerate(ends)
+        [unit(end), *("-" if one is None else show(one) for one in row)]
+        for end, *row in zip(ends, *columns, strict=True)
     ]
-    return table(head, rows, title=f"{title}: means")
+    return Table(f"{title}: means", [f"until {unit.name}", *(one.name for one in series)], rows)
 
 
-def use(names: Names, pair: FlavorResource, runs: Sequence[Run]) -> Markup:
+def use(pair: FlavorResource, runs: Sequence[Run]) -> tuple[list[Panel], Table]:
     """The usage of one resource in one flavor by all ClusterQueues, against nominal quota."""
-    uses = [(run, run.history.total()[pair]) for run in runs if pair in run.history.total()]
-    span, width = span_of(runs), width_for(runs)
+    totals = [(run, run.history.total()) for run in runs]
+    uses = [(run, total[pair]) for run, total in totals if pair in total]
     most = max(max(one.used, default=0.0) for _, one in uses)
     nominal = max(max(one.nominal, default=0.0) for _, one in uses)
     high = max(most, nominal) if nominal < FAR * most else most or nominal
     top = rounded_up(high, readable.unit(high, pair.resource))
-    panels = []
-    ends = grid(span)
-    columns = []
-    for run, one in uses:
-        title = f"Use of {pair}, {run.name}"
-        panels.append(_use_panel(names, title, pair.resource, run, one, span, top, width))
-        for name, values in (
-            ("used", one.used),
-            ("borrowed", one.borrowed),
-            ("nominal", one.nominal),
-        ):
-            columns.append((f"{run.name}, {name}", means(ends, run.borders, values)))
-    key = legend(
-        [
-            ("area own", "used within nominal quota"),
-            ("area borrowed", "borrowed"),
-            ("nominal", "nominal quota, with that of cohorts"),
-        ]
-    )
-    show = partial(readable.amount, resource=pair.resource)
-    numbers = folded(_table(f"Use of {pair}", ends, columns, show))
-    return tag("figure", tag("h3", str(pair)), key, _side_by_side(panels), numbers)
+    size = width_for(runs), 220.0
+    axes = frame(*size, _span(runs), top, _shows(pair.resource), pair.resource)
+    panels = [_use_panel(pair, run, one, size, axes) for run, one in uses]
+    columns = [
+        Series(f"{run.name}, {name}", run, getattr(one, name))
+        for run, one in uses
+        for name in ("used", "borrowed", "nominal")
+    ]
+    return panels, _table(f"Use of {pair}", columns, _shows(pair.resource))
 
 
 def _use_panel(
-    names: Names,
-    title: str,
-    resource: str,
-    run: Run,
-    usage: Use,
-    span: float,
-    top: float,
-    width: float,
-) -> Markup:
-    height = 220.0
-    show = partial(readable.amount, resource=resource)
-    across, up = frame(width, height, span, top, show, resource)
+    pair: FlavorResource, run: Run, usage: Use, size: tuple[float, float], axes: tuple[Axis, Axis]
+) -> Panel:
+    show, top = _shows(pair.resource), axes[1].scale.high
     own = [used - borrowed for used, borrowed in zip(usage.used, usage.borrowed, strict=True)]
-    marks = (
-        area(run.borders, usage.used, across.scale, up.scale, "borrowed"),
-        area(run.borders, own, across.scale, up.scale, "own"),
-        steps(
-            run.borders,
-            [one if one <= top else None for one in usage.nominal],
-            across.scale,
-            up.scale,
-            "nominal",
-        ),
+    drawn = [one if one <= top else None for one in usage.nominal]
+    paths = [
+        ("area borrowed", area(run.borders, usage.used, *axes)),
+        ("area own", area(run.borders, own, *axes)),
+        ("line nominal", steps(run.borders, drawn, *axes)),
+    ]
+    used, borrowed, nominal = (
+        show(_mean(run, values)) for values in (usage.used, usage.borrowed, usage.nominal)
     )
-    mean = _mean(run, usage.used), _mean(run, usage.borrowed), _mean(run, usage.nominal)
-    text = "On average {} of {} are used, {} of them borrowed.".format(
-        *(show(mean[at]) for at in (0, 2, 1))
-    )
+    text = f"On average {used} of {nominal} are used, {borrowed} of them borrowed."
     if max(usage.nominal, default=0.0) > top:
         text += " Nominal quota is too far above the use to be drawn."
-    svg = picture(names, title, text, width, height, axes(across, up), *marks)
-    return tag("div", tag("h4", run.name), svg, tag("p", text))
+    return Panel(run.name, Picture(f"Use of {pair}, {run.name}", text, *size, *axes, paths))
 
 
 def _mean(run: Run, values: Sequence[float]) -> float:
@@ -199,72 +174,46 @@ def _mean(run: Run, values: Sequence[float]) -> float:
     return mean or 0.0
 
 
-def _side_by_side(panels: Sequence[Markup]) -> Markup:
-    return tag("div", *panels, class_="panels")
-
-
-def waiting(names: Names, runs: Sequence[Run]) -> Markup:
+def waiting(runs: Sequence[Run]) -> Panel:
     """The number of waiting jobs in all ClusterQueues."""
+    series = [Series(run.name, run, run.history.waiting(), run.kind) for run in runs]
     text = "; ".join(
         f"{run.name}: {readable.plain(_mean(run, run.history.waiting()))} jobs on average"
         for run in runs
     )
-    series = [(run, run.history.waiting()) for run in runs]
-    drawn = lines(names, "Jobs that wait for quota", f"{text}.", series, show=readable.plain)
-    return tag("figure", run_legend(runs), drawn)
+    return lines("Jobs that wait for quota", f"{text}.", series)
 
 
-def fairness(names: Names, runs: Sequence[Run]) -> Markup:
+def fairness(runs: Sequence[Run]) -> Panel:
     """Jain's index of the ClusterQueues that have jobs, over time."""
+    series = [Series(run.name, run, run.history.jain(), run.kind) for run in runs]
     text = "; ".join(
         f"{run.name}: {readable.plain(run.figures['jain_index'])} over the whole run"
         for run in runs
     )
-    series = [(run, run.history.jain()) for run in runs]
-    drawn = lines(names, "Jain's index", f"{text}.", series, show=readable.plain, most=1.0)
-    return tag("figure", run_legend(runs), drawn)
+    return lines("Jain's index", f"{text}.", series, most=1.0)
 
 
-def one_queue(names: Names, queue: str, runs: Sequence[Run]) -> Markup:
+def one_queue(queue: str, runs: Sequence[Run]) -> list[Panel]:
     """One ClusterQueue: its waiting jobs, and its usage per flavor and resource."""
+    draw = partial(lines, width=HALF, height=180.0)
     mine = [(run, run.history.queues[queue]) for run in runs if queue in run.history.queues]
-    panels = [
-        lines(
-            names,
-            f"{queue}: jobs that wait",
-            "Means over time, one line per run.",
-            [(run, history.waiting) for run, history in mine],
-            show=readable.plain,
-            width=HALF,
-            height=180.0,
-        )
-    ]
+    waits = [Series(run.name, run, history.waiting, run.kind) for run, history in mine]
+    text, title = "Means over time, one line per run", "jobs that wait"
+    panels = [draw(f"{queue}: {title}", f"{text}.", waits, heading=title)]
     for pair in sorted({pair for _, history in mine for pair in history.use}):
         used = [(run, history.use[pair]) for run, history in mine if pair in history.use]
         panels.append(
-            lines(
-                names,
+            draw(
                 f"{queue}: use of {pair}",
-                "Means over time, one line per run; thin and dotted: nominal quota.",
-                [(run, usage.used) for run, usage in used],
-                dashed=[(run, usage.nominal) for run, usage in used],
-                show=partial(readable.amount, resource=pair.resource),
+                f"{text}; thin and dotted: nominal quota.",
+                [Series(run.name, run, one.used, run.kind) for run, one in used],
+                heading=str(pair),
                 resource=pair.resource,
-                width=HALF,
-                height=180.0,
+                dashed=[
+                    Series(f"{run.name}, nominal", run, one.nominal, f"nominal {run.kind}")
+                    for run, one in used
+                ],
             )
         )
-    shown = [
-        tag("div", tag("h4", heading), panel)
-        for heading, panel in zip(
-            ("jobs that wait", *map(str, sorted({p for _, f in mine for p in f.use}))),
-            panels,
-            strict=True,
-        )
-    ]
-    return tag("figure", tag("h3", queue), _side_by_side(shown))
-
-
-def run_legend(runs: Sequence[Run]) -> Markup:
-    """The legend of the runs."""
-    return legend([(run.kind, run.name) for run in runs])
+    return panels

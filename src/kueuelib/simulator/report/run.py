@@ -7,6 +7,9 @@ import attrs
 from kueuelib.api.meta import Obj
 from kueuelib.simulator.history import History, Values
 
+KINDS = 8
+"""The number of runs with different styles."""
+
 
 @attrs.frozen(eq=False)
 class Run:
