@@ -7,7 +7,7 @@ decides like an engine with the same facts (law in `tests/properties/test_explai
 
 from __future__ import annotations
 
-from types import BuiltinMethodType, MethodType
+from types import MethodType
 from typing import Any, TypeVar
 
 from kueuelib.scheduler.decide.preemption.history import History
@@ -64,8 +64,7 @@ _MUTABLE = frozenset(
     )
 )
 _TABLES = frozenset((dict, Table))
-_METHODS = frozenset((MethodType, BuiltinMethodType))
-_COPIED = _MUTABLE | _TABLES | _METHODS | {list, set}
+_COPIED = _MUTABLE | _TABLES | {list, set, MethodType}
 
 
 def fork(engine: Engine) -> Engine:
@@ -101,8 +100,8 @@ class _Copies:
             return copy  # type: ignore[no-any-return]
         if kind is list or kind is set:
             return source.copy()  # type: ignore[no-any-return]
-        if kind in _METHODS:
-            bound: Any = getattr(self.of(source.__self__), source.__name__)
+        if kind is MethodType:
+            bound: Any = MethodType(source.__func__, self.of(source.__self__))
             return bound  # type: ignore[no-any-return]
         copy = self._known.get(id(value))
         if copy is None:
@@ -119,9 +118,6 @@ class _Copies:
 
 
 def _fields(kind: type, value: Any) -> tuple[str, ...]:
-    compiled: tuple[str, ...] | None = getattr(kind, "__mypyc_attrs__", None)
-    if compiled is not None:
-        return tuple(name for name in compiled if name != "__dict__")
     attributes = getattr(value, "__dict__", None)
     if attributes is not None:
         return tuple(attributes)
