@@ -90,8 +90,7 @@ def assumed_holder(
         admitted: whether all its checks have passed.
     """
     workload = info.workload
-    reserved_at: float | None = None
-    admitted_at: float | None = None
+    reserved_at = admitted_at = None
     assumed, evicted = True, False
     return Holder(
         info.key,

@@ -21,10 +21,8 @@ E = TypeVar("E", bound=tuple[Any, ...])
 Lane = ObjectKey | None
 """A LocalQueue; None if all share one lane."""
 
-Entry = tuple[Any, ...]
-"""A Workload in a lane: what `QueueOrder` has, and its name. Flat, because heaps compare often; for
-the type checker of no certain length, because mypyc copies others and its identity counts.
-"""
+Entry = tuple[int, float, str, ObjectKey]
+"""A Workload in a lane: what `QueueOrder` has, and its name. Flat, because heaps compare often."""
 
 Usage = Callable[[ObjectKey], Value]
 """The past usage of a LocalQueue, now."""
