@@ -17,8 +17,8 @@ from kueuelib.jobs.contract.commands import (
     DropFinalizer,
     Emit,
     PatchStatus,
+    RequeueAfter,
 )
-from kueuelib.jobs.contract.commands import Wait as Later
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
@@ -107,7 +107,7 @@ class Server:
                     if current["kind"] == "Pod":
                         self.deleted_by_us.append(current["metadata"]["uid"])
                     self.delete(current)
-            case Later():
+            case RequeueAfter():
                 return False
             case Emit() | Count():
                 pass

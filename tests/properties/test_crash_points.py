@@ -23,7 +23,7 @@ from test_pod_groups_life import GroupLife, crashing
 
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.catalog.builtin import builtin_registry
-from kueuelib.jobs.contract.commands import Count, Emit, Wait
+from kueuelib.jobs.contract.commands import Count, Emit, RequeueAfter
 from kueuelib.jobs.pods.pod_plan import plan_pod
 from kueuelib.jobs.pods.reading import Stage
 from kueuelib.jobs.pods.single import PodJob
@@ -31,7 +31,7 @@ from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.testing.job_world import JobWorld
 from kueuelib.workload import states
 
-SILENT = (Emit, Count, Wait)
+SILENT = (Emit, Count, RequeueAfter)
 
 
 class Power:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from kueuelib.jobs.contract.commands import Emit as Emit
     from kueuelib.jobs.contract.commands import PatchStatus as PatchStatus
     from kueuelib.jobs.contract.commands import Recheck as Recheck
-    from kueuelib.jobs.contract.commands import Wait
+    from kueuelib.jobs.contract.commands import RequeueAfter as RequeueAfter
     from kueuelib.jobs.contract.generic_job import GenericJob as GenericJob
     from kueuelib.jobs.contract.generic_job import JobEnd as JobEnd
     from kueuelib.jobs.contract.generic_job import PodSet as PodSet
@@ -78,8 +78,6 @@ if TYPE_CHECKING:
     from kueuelib.jobs.running import run as run
     from kueuelib.jobs.running import serve as serve
     from kueuelib.runtime.webhook.serving import Webhooks as Webhooks
-
-    RequeueAfter = Wait
 else:
     from kueuelib.faces import lazily
 
@@ -92,7 +90,7 @@ else:
             "JobWithEquivalence JobWithFinalize JobWithPriorityClass JobWithReclaimablePods "
             "JobWithReplacements JobWithSkip Matching Stop StopReason",
             "kueuelib.jobs.contract.commands": "Change Command Create Delete DropFinalizer "
-            "Emit PatchStatus Recheck RequeueAfter=Wait",
+            "Emit PatchStatus Recheck RequeueAfter",
             "kueuelib.jobs.contract.generic_job": "GenericJob JobEnd PodSet",
             "kueuelib.jobs.contract.integration": "Integration",
             "kueuelib.jobs.contract.podset_info": "PodSetInfo check_count merge merge_all "

@@ -10,13 +10,10 @@ import enum
 from collections.abc import Mapping
 from typing import Any
 
-from kueuelib.api import names
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.meta import find_condition, is_true, parse_time
 from kueuelib.api.names import ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED, REQUEUED
 from kueuelib.workload.evictions import DEACTIVATED, DUE_TO, PODS_MISSING
-
-PENDING_REASON = names.REASON_PENDING
 
 _PAST_SECONDS = {
     f"{KUEUE}/{V1BETA1}": "accumulatedPastExexcutionTimeSeconds",

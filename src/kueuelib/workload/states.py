@@ -23,7 +23,6 @@ from kueuelib.workload.editing import (
     MESSAGE_LIMIT,
 )
 from kueuelib.workload.phases import (
-    PENDING_REASON,
     Phase,
     admitted_since,
     condition,
@@ -66,7 +65,6 @@ from kueuelib.workload.transitions import (
 
 __all__ = [
     "MESSAGE_LIMIT",
-    "PENDING_REASON",
     "IllegalTransition",
     "Phase",
     "admitted_since",

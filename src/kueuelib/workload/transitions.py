@@ -47,7 +47,6 @@ from kueuelib.workload.checks import (
 from kueuelib.workload.editing import set_condition, with_status, without_status
 from kueuelib.workload.evictions import PODS_MISSING, REACTIVATED, return_after
 from kueuelib.workload.phases import (
-    PENDING_REASON,
     Phase,
     admitted_since,
     condition,
@@ -240,7 +239,7 @@ def release(wl: Obj, now: float) -> Obj:
     _check(wl, "release", "release quota")
     eviction = condition(wl, EVICTED)
     reason, message = eviction.get("reason", ""), eviction.get("message", "")
-    why = names.REASON_DEACTIVATED if is_deactivation(reason) else PENDING_REASON
+    why = names.REASON_DEACTIVATED if is_deactivation(reason) else names.REASON_PENDING
     changed = _drop_quota(_with_past(wl, now), why, message, now)
     requeued = "True" if return_after(reason).at_once else "False"
     return set_condition(changed, REQUEUED, requeued, reason, message, now)

@@ -133,7 +133,7 @@ class Count:
 
 
 @attrs.frozen
-class Wait:
+class RequeueAfter:
     """Look at the job again later, even without an event; the plan continues.
 
     Attributes:
@@ -145,4 +145,6 @@ class Wait:
     seconds: float
 
 
-Command = Create | Recheck | Change | PatchStatus | Delete | DropFinalizer | Emit | Count | Wait
+Command = (
+    Create | Recheck | Change | PatchStatus | Delete | DropFinalizer | Emit | Count | RequeueAfter
+)

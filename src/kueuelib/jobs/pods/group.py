@@ -19,7 +19,7 @@ from kueuelib.jobs.contract.capabilities import (
     Matching,
     StopReason,
 )
-from kueuelib.jobs.contract.commands import WARNING, Change, Command, Emit, Wait
+from kueuelib.jobs.contract.commands import WARNING, Change, Command, Emit, RequeueAfter
 from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.pods import marks
@@ -265,7 +265,7 @@ class PodGroup(
         if made.problem is not None:
             patience = created_at(made.problem.pod) + PATIENCE - facts.now
             if made.problem.waits and patience > 0:
-                return (Wait(made.problem.message, patience),)
+                return (RequeueAfter(made.problem.message, patience),)
             return (Emit(made.problem.pod, COMPOSE_ERROR, made.problem.message, WARNING),)
         if not made.pod_sets:
             return ()
@@ -273,7 +273,10 @@ class PodGroup(
             priority = resolve(self, made.pod_sets, facts.classes)
         except PriorityClassNotFound as error:
             text = str(error)
-            return (Emit(self.object, COMPOSE_ERROR, text, WARNING), Wait(text, MISSING_RETRY))
+            return (
+                Emit(self.object, COMPOSE_ERROR, text, WARNING),
+                RequeueAfter(text, MISSING_RETRY),
+            )
         differs = facts.taken_over.difference(facts.counted)
         if differs is not None:
             text = (

@@ -12,7 +12,13 @@ import attrs
 
 from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import Obj, annotations_of, parse_time
-from kueuelib.api.names import ADMITTED, POD_FINALIZER, REASON_FAILED, REASON_SUCCEEDED
+from kueuelib.api.names import (
+    ADMITTED,
+    POD_FINALIZER,
+    REASON_FAILED,
+    REASON_PENDING,
+    REASON_SUCCEEDED,
+)
 from kueuelib.jobs.contract.capabilities import StopReason
 from kueuelib.jobs.contract.commands import (
     MISSED,
@@ -324,13 +330,13 @@ def _held_back(situation: Situation, group: PodGroup, workload: Obj) -> Commands
     changed, waits = workload, phase in (Phase.PENDING, Phase.RESERVED)
     if waits and group.missing:
         if phase is Phase.RESERVED:
-            changed = states.cancel(workload, states.PENDING_REASON, group.missing, now)
+            changed = states.cancel(workload, REASON_PENDING, group.missing, now)
         changed = states.hold_back(changed, group.missing, now)
     elif waits and states.is_held_back(workload):
         changed = states.requeue(workload, now)
     elif _reserves_for_unedited(group, phase):
         why = "The pods were changed after their quota was reserved"
-        changed = states.cancel(workload, states.PENDING_REASON, why, now)
+        changed = states.cancel(workload, REASON_PENDING, why, now)
     return () if changed is workload else reports.status_commands(workload, changed)
 
 

@@ -8,7 +8,7 @@ import attrs
 
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, ObjectKey, controller_of
-from kueuelib.jobs.contract.commands import Wait
+from kueuelib.jobs.contract.commands import RequeueAfter
 from kueuelib.jobs.lookups.stores import ByName, owner_uids
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
@@ -114,7 +114,7 @@ class PodReconciler:
         for pod, namespace in self._with_owners(key):
             known = self._parts.stores.namespace_labels(namespace) is not None
             if not known and not has_finalizer(pod):
-                return (Wait("its namespace is not known yet", NAMESPACE_RETRY),)
+                return (RequeueAfter("its namespace is not known yet", NAMESPACE_RETRY),)
         group = group_of_key(key)
         return self._plan_pod(key) if group is None else self._plan_group(key, group)
 

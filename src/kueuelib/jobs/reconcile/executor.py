@@ -33,7 +33,7 @@ from kueuelib.jobs.contract.commands import (
     Emit,
     PatchStatus,
     Recheck,
-    Wait,
+    RequeueAfter,
 )
 from kueuelib.jobs.reconcile.failed_starts import FailedStarts, is_start
 from kueuelib.jobs.reconcile.lanes import Lane, stretches
@@ -277,7 +277,7 @@ class Executor:
                 self._recorder.event(obj, type, reason, message, component=self._component)
             case Count(what, labels, took):
                 self._count(what, labels, took)
-            case Wait(why, seconds):
+            case RequeueAfter(why, seconds):
                 self._log.debug("the job has to wait", why=why, seconds=seconds)
                 run.wait = seconds if run.wait is None else min(seconds, run.wait)
         return True

@@ -13,10 +13,10 @@ from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.kueue import CHECK_RETRY
 from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.api.missing_features import asked_by_keys
-from kueuelib.api.names import PARENT_WORKLOAD, REASON_OUT_OF_SYNC
+from kueuelib.api.names import PARENT_WORKLOAD, REASON_OUT_OF_SYNC, REASON_PENDING
 from kueuelib.errors import InvalidJob, InvalidObject
 from kueuelib.jobs.contract.capabilities import Matching, StopReason, is_skipped
-from kueuelib.jobs.contract.commands import WARNING, Change, Emit, Wait
+from kueuelib.jobs.contract.commands import WARNING, Change, Emit, RequeueAfter
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile import reports
@@ -75,7 +75,7 @@ def _plan_object(situation: Situation, job: GenericJob) -> Commands:
     if skipped and not situation.workloads:
         return ()
     if situation.namespace_labels is None:
-        return (Wait("its namespace is not known yet", NAMESPACE_RETRY),)
+        return (RequeueAfter("its namespace is not known yet", NAMESPACE_RETRY),)
     if situation.is_left_alone:
         deleted = filter(states.is_deleted, situation.workloads)
         return tuple(command for workload in deleted for command in release(workload))
@@ -162,7 +162,7 @@ def _plan_invalid(situation: Situation, job: GenericJob, error: InvalidJob) -> C
     elif not situation.uses_quota(job):
         left = _without_workload(situation, job)
     told = Emit(job.raw, COMPOSE_ERROR, f"Nothing can be queued: {error}", WARNING)
-    return (*left, told, Wait(str(error), INVALID_RETRY))
+    return (*left, told, RequeueAfter(str(error), INVALID_RETRY))
 
 
 def _without_workload(situation: Situation, job: GenericJob) -> Commands:
@@ -277,7 +277,7 @@ def _join(situation: Situation, job: GenericJob) -> Commands | None:
         keeps = states.is_evicted(workload) or not job.is_suspended()
         if states.has_quota(workload) and not keeps and _asks(workload):
             why = "Its job asks for a feature that this version does not have"
-            free = states.cancel(workload, states.PENDING_REASON, why, situation.now)
+            free = states.cancel(workload, REASON_PENDING, why, situation.now)
             return reports.status_commands(workload, free)
         return (Change(WORKLOADS, workload, adopt(job, workload)),)
     if job.finished() or is_equivalent(situation, job)(workload):

@@ -12,6 +12,7 @@ from kueuelib.api.names import (
     JOB_MANAGER_PREFIX,
     PODS_READY,
     REASON_OUT_OF_SYNC,
+    REASON_PENDING,
     RECLAIMABLE_PODS_MANAGER,
 )
 from kueuelib.errors import ConfigError
@@ -133,7 +134,7 @@ def take_out(situation: Situation, job: GenericJob, workload: Obj, why: str) -> 
     """Cancels a reservation, and keeps the Workload out of its queue until it matches its job: if
     the server refuses the update, no quota is reserved again and again.
     """
-    free = states.cancel(workload, states.PENDING_REASON, why, situation.now)
+    free = states.cancel(workload, REASON_PENDING, why, situation.now)
     if not isinstance(job, JobWithReplacements):
         free = states.hold_back(free, why, situation.now)
     return status_commands(workload, free)

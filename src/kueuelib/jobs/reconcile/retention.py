@@ -5,7 +5,7 @@ from __future__ import annotations
 from kueuelib.api.meta import parse_time
 from kueuelib.api.names import EVICTED
 from kueuelib.jobs.contract.capabilities import ComposableJob
-from kueuelib.jobs.contract.commands import Command, Delete, Emit, Wait
+from kueuelib.jobs.contract.commands import Command, Delete, Emit, RequeueAfter
 from kueuelib.jobs.reconcile.job_phase import Case
 from kueuelib.workload import evictions, states
 
@@ -23,7 +23,7 @@ def expiry(case: Case) -> tuple[Command, ...]:
         return ()
     left = parse_time(eviction["lastTransitionTime"]) + after - case.situation.now
     if left > 0:
-        return (Wait("it was deactivated and is kept for a while", left),)
+        return (RequeueAfter("it was deactivated and is kept for a while", left),)
     message = "Deleted: it was deactivated, and its retention period is over"
     told = Emit(case.job.raw, DELETED, message)
     if isinstance(case.job, ComposableJob):

@@ -36,7 +36,7 @@ from kueuelib.jobs.contract.commands import (
     DropFinalizer,
     Emit,
     Recheck,
-    Wait,
+    RequeueAfter,
 )
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.identifiers import where_named
@@ -166,7 +166,7 @@ def _missing_prebuilt(case: Case) -> Commands:
 def _create(case: Case, workload: Obj) -> Commands:
     job, meta, again = case.job, workload["metadata"], case.situation.again
     if again is not None and again.wait:
-        return (Wait("its workload vanished several times", again.wait),)
+        return (RequeueAfter("its workload vanished several times", again.wait),)
     return (
         *(() if again is None else (Recheck(job.resource, job.raw),)),
         Create(WORKLOADS, with_gates(job, as_own(job, workload))),
@@ -252,7 +252,7 @@ def _start(case: Case) -> Commands:
 def _waiting(case: Case) -> Commands:
     """Updates the Workload, also while a deactivated job is kept."""
     kept = expiry(case)
-    if kept and not isinstance(kept[0], Wait):
+    if kept and not isinstance(kept[0], RequeueAfter):
         return kept
     return (*_updated(case), *kept)
 
@@ -381,7 +381,10 @@ def finalize(job: GenericJob) -> Commands:
 
 
 def _missing(job: GenericJob, error: Exception) -> Commands:
-    return (Emit(job.raw, COMPOSE_ERROR, str(error), WARNING), Wait(str(error), MISSING_RETRY))
+    return (
+        Emit(job.raw, COMPOSE_ERROR, str(error), WARNING),
+        RequeueAfter(str(error), MISSING_RETRY),
+    )
 
 
 def _has_finalizer(workload: Obj) -> bool:

@@ -17,7 +17,7 @@ from kueuelib.api.names import (
     WORKLOAD_ANNOTATION,
 )
 from kueuelib.errors import InvalidJob
-from kueuelib.jobs import RequeueAfter, same_templates
+from kueuelib.jobs import same_templates
 from kueuelib.jobs.contract.additions import ADDED_AT_START, between
 from kueuelib.jobs.contract.capabilities import (
     ComposableJob,
@@ -34,7 +34,7 @@ from kueuelib.jobs.contract.commands import (
     DropFinalizer,
     Emit,
     PatchStatus,
-    Wait,
+    RequeueAfter,
 )
 from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet
 from kueuelib.jobs.contract.podset_info import PodSetInfo, merge, restore
@@ -416,7 +416,7 @@ def test_a_flock_has_the_priority_of_its_job_unless_it_says_another():
         made = flock(training(**{"class": "high"}, fixed=fixed))
         assert plan(attrs.evolve(made, classes=classes))[0].obj["spec"]["priority"] == priority
     missing, again = plan(flock(training(**{"class": "high"})))
-    assert (missing.reason, type(again)) == ("ErrWorkloadCompose", Wait)
+    assert (missing.reason, type(again)) == ("ErrWorkloadCompose", RequeueAfter)
 
 
 @pytest.mark.parametrize("owned", [True, False], ids=["owned", "unowned"])
@@ -475,7 +475,7 @@ def test_a_composable_job_that_compares_has_its_edits_followed():
     edited = training()
     edited["spec"]["workers"]["spec"]["nodeSelector"] = {"a": "b"}
     poll, change, event = plan(attrs.evolve(flock(edited, wl), job=Herd(edited)))
-    assert poll == Wait("poll", 30.0)
+    assert poll == RequeueAfter("poll", 30.0)
     assert change.new["spec"]["podSets"] == [each.raw() for each in Herd(edited).pod_sets()]
     assert event.reason == "UpdatedWorkload"
 
@@ -526,4 +526,4 @@ def test_a_flock_starts_and_stops_its_members_itself():
 
 def test_commands_are_values():
     assert Change(JOBS, {"a": 1}, {"a": 2}).patch == {"a": 2}
-    assert Wait("why", 1.0) == Wait("why", 1.0)
+    assert RequeueAfter("why", 1.0) == RequeueAfter("why", 1.0)

@@ -10,7 +10,7 @@ import pytest
 from kueuelib.api.meta import Resource
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract.capabilities import JobWithReclaimablePods
-from kueuelib.jobs.contract.commands import Change, Emit, Wait
+from kueuelib.jobs.contract.commands import Change, Emit, RequeueAfter
 from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd
 from kueuelib.jobs.contract.paths import put, value, values
 from kueuelib.jobs.contract.podset_info import PodSetInfo, infos_for_restore
@@ -193,7 +193,7 @@ def test_an_object_that_says_no_pods_is_told_the_field_and_waits(
     assert isinstance(told, Emit)
     assert told.reason == "ErrWorkloadCompose"
     assert path in told.message
-    assert isinstance(wait, Wait)
+    assert isinstance(wait, RequeueAfter)
 
 
 # ---- signs and counts that more than one kind needs

@@ -15,8 +15,8 @@ from kueuelib.jobs.contract.commands import (
     DropFinalizer,
     Emit,
     PatchStatus,
+    RequeueAfter,
 )
-from kueuelib.jobs.contract.commands import Wait as Later
 from kueuelib.jobs.pods.declaration import LONGEST, Unreadable, parse
 from kueuelib.jobs.pods.facts import WARN
 from kueuelib.jobs.pods.reading import is_gated
@@ -100,7 +100,7 @@ def test_the_driver_alone_makes_the_workload_with_its_own_spec_where_none_is_giv
 
 def test_workers_wait_for_the_declaration(pods, worker):
     (command,) = pods.plan(worker("w"))
-    assert isinstance(command, Later)
+    assert isinstance(command, RequeueAfter)
     early = worker("w", age=60)
     (event,) = pods.plan(early)
     assert (event.reason, event.type) == ("ErrWorkloadCompose", "Warning")

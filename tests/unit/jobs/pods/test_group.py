@@ -20,8 +20,8 @@ from kueuelib.jobs.contract.commands import (
     DropFinalizer,
     Emit,
     PatchStatus,
+    RequeueAfter,
 )
-from kueuelib.jobs.contract.commands import Wait as Later
 from kueuelib.jobs.contract.settings import JobSettings, PodSettings, QuotaReleaseStrategy
 from kueuelib.jobs.contract.taken_over import TakenOver
 from kueuelib.jobs.pods.pod_plan import plan_group, plan_without_pods, situation_of
@@ -65,7 +65,7 @@ def events(commands):
 
 def test_an_incomplete_group_waits_and_complains_after_a_while(pods, pair):
     (command,) = pods.plan(pair[0])
-    assert isinstance(command, Later)
+    assert isinstance(command, RequeueAfter)
     pair[0]["metadata"]["creationTimestamp"] = "2020-01-01T00:00:00Z"
     (event,) = pods.plan(pair[0])
     assert (event.reason, event.type) == ("ErrWorkloadCompose", "Warning")
@@ -723,7 +723,7 @@ def test_a_group_that_was_given_up_by_us_is_deleted_as_a_whole(pods):
         expiry(Case(situation_of(group, Situation(None, now, settings)), group, Matching(over)))
         for now in (NOW + 1, NOW + 6)
     )
-    assert [type(each) for each in early] == [Later]
+    assert [type(each) for each in early] == [RequeueAfter]
     assert [(type(each), name_of(each)) for each in late] == [
         (Emit, "a"),
         (Delete, "a"),

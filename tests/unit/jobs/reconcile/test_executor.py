@@ -26,7 +26,7 @@ from kueuelib.jobs.contract.commands import (
     Emit,
     PatchStatus,
     Recheck,
-    Wait,
+    RequeueAfter,
 )
 from kueuelib.jobs.reconcile.executor import BEHIND_RETRY, LANES, REFUSED_RETRY, Executor, Outcome
 from kueuelib.jobs.reconcile.metrics import CREATED_WORKLOAD
@@ -347,7 +347,12 @@ async def test_a_foreign_field_manager_is_an_error():
 
 
 async def test_a_plan_that_asks_for_a_later_look_goes_on():
-    plan = Wait("a poll", 30.0), EVENT, Wait("another", 3.0), Wait("the last", 60.0)
+    plan = (
+        RequeueAfter("a poll", 30.0),
+        EVENT,
+        RequeueAfter("another", 3.0),
+        RequeueAfter("the last", 60.0),
+    )
     _, outcome, events = await run(*plan)
     assert (outcome.wait, len(events)) == (3.0, 1), "the shortest time counts"
 

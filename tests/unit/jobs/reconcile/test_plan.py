@@ -19,7 +19,7 @@ from kueuelib.jobs.contract.commands import (
     Emit,
     PatchStatus,
     Recheck,
-    Wait,
+    RequeueAfter,
 )
 from kueuelib.jobs.contract.settings import JobSettings, QuotaReleaseStrategy
 from kueuelib.jobs.contract.taken_over import TakenOver
@@ -103,7 +103,7 @@ def test_a_deleted_workload_of_an_excluded_namespace_is_let_go(build):
 
 def test_a_job_waits_until_its_namespace_is_known(build):
     (command,) = plan(build.situation(build.job(), namespace_labels=None))
-    assert isinstance(command, Wait)
+    assert isinstance(command, RequeueAfter)
 
 
 def test_a_waiting_job_gets_a_workload(build):
@@ -131,7 +131,7 @@ def test_a_job_is_read_before_its_workload_is_created_again(build):
 
 def test_a_workload_that_vanishes_again_and_again_is_created_later(build):
     assert plan(build.situation(build.job(), again=Again(4.0))) == (
-        Wait("its workload vanished several times", 4.0),
+        RequeueAfter("its workload vanished several times", 4.0),
     )
 
 
@@ -163,7 +163,7 @@ def test_a_missing_priority_class_is_told_and_waited_for(build):
     event, wait = plan(build.situation(job))
     assert (event.type, event.reason) == ("Warning", "ErrWorkloadCompose")
     assert "urgent" in event.message
-    assert isinstance(wait, Wait)
+    assert isinstance(wait, RequeueAfter)
 
 
 def test_an_admitted_job_is_started_with_one_patch(build):
@@ -210,7 +210,7 @@ def test_nothing_is_done_about_a_running_job(build):
 def test_a_flavor_that_is_not_known_yet_is_waited_for(build):
     job = build.job()
     commands = plan(build.situation(job, build.workload(job, admitted=True), flavors={}))
-    assert isinstance(commands[-1], Wait)
+    assert isinstance(commands[-1], RequeueAfter)
 
 
 def test_checks_that_contradict_each_other_end_the_workload(build):
@@ -526,7 +526,7 @@ def test_the_workload_of_a_deactivated_job_follows_its_queue_while_it_is_kept(bu
     settings = JobSettings(delete_deactivated_after=1e10)
     change, wait = plan(build.situation(job, workload, settings=settings))
     assert change.patch == {"spec": {"queueName": "other"}}
-    assert type(wait) is Wait
+    assert type(wait) is RequeueAfter
 
 
 def test_the_workload_follows_the_queue_of_a_waiting_job(build):
