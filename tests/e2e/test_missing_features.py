@@ -351,7 +351,7 @@ def test_a_job_with_a_prebuilt_workload_waits_too(cluster: LocalCluster, rest: R
 
 
 def test_what_runs_without_what_it_asks_for_is_told(cluster: LocalCluster, rest: Rest) -> None:
-    """As if an older version had started it."""
+    """As if another manager had started it."""
     queues(rest, cpu=3)
     rest.create(JOBS, job("elastic", seconds=600))
     eventually(lambda: not rest.get(f"{JOBS}/elastic")["spec"]["suspend"])

@@ -15,7 +15,7 @@ from .named_tests import cases_of, is_test, names_in
 
 FACTS = Path(__file__).parents[2] / "upstream" / "feature_gates.yaml"
 EARLIER = {"LendingLimit", "QueueVisibility"}
-"""Gates of earlier versions."""
+"""Gates of earlier versions of Kueue."""
 
 
 def test_the_page_is_what_is_generated() -> None:

@@ -176,7 +176,7 @@ def test_a_deactivation_that_comes_first_is_the_eviction(order: Any) -> None:
 
 
 @pytest.mark.parametrize("reason", ["Preempted", "AdmissionCheck"])
-def test_a_workload_that_an_earlier_version_kept_out_is_queued_again(reason: str) -> None:
+def test_a_workload_that_another_manager_kept_out_is_queued_again(reason: str) -> None:
     wl = states.release(states.evict(running(), reason, "why", NOW), NOW)
     requeued = next(one for one in wl["status"]["conditions"] if one["type"] == "Requeued")
     requeued["status"] = "False"

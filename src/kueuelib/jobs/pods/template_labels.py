@@ -3,7 +3,7 @@
 ProvisioningRequests, topology spread and affinity select pods by their labels, so the template has
 those that every pod of the role has with the same value. Our own are left out, and those by which
 other controllers distinguish pods or their revisions. They are never compared: a Workload without
-them, from an earlier version or another manager, stands for its pods as before.
+them, from another manager, stands for its pods as before.
 """
 
 from __future__ import annotations

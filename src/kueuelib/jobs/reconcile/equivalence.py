@@ -7,9 +7,9 @@ pod sets are not compared, and while quota is held the priority is not, which ca
 
 For a *running* job, and for a prebuilt Workload, only counts, tolerations, init containers and
 containers count. The smallest counts concern no pod that runs: only waiting jobs have to agree with
-their Workloads about them. A job that an older version or Kueue started does not say which of its
-tolerations the start added, and its flavor may have changed since: it may have any besides those of
-its Workload.
+their Workloads about them. A job that the Go manager started does not say which of its tolerations
+the start added, and its flavor may have changed since: it may have any besides those of its
+Workload.
 
 Templates are compared by meaning: quantities by their value, absent equals empty. In containers,
 absent also equals the default of the API server, which adds it to a Job but not to a Workload.

@@ -4,8 +4,8 @@ The job itself remembers what its start added (`kueuelib.jobs.contract.additions
 Workload, if the kind permits its users to replace a running job: one without the annotation and
 without a part of the additions was replaced, and is as its user wrote it.
 
-For a job that an older version or Kueue started, it is what the admission of its Workload adds to
-the templates there; if the job's own templates lack a part of it, because a flavor was changed
+For a job that the Go manager started, it is what the admission of its Workload adds to the
+templates there; if the job's own templates lack a part of it, because a flavor was changed
 meanwhile, those of the Workload count.
 """
 

@@ -341,7 +341,7 @@ def test_the_names_of_another_manager_stay(pods: Any, pair: list[Obj], foreign: 
     running = started(pods, *pair, workload=workload)
     assert [pod["metadata"]["annotations"][ROLE_HASH] for pod in running] == ["0123abcd"] * 2
     new = pods.waiting("new", group="group", total=2)
-    for pod in running:  # as an older manager left them
+    for pod in running:  # as a manager left them that does not know the label
         del pod["metadata"]["labels"][POD_SET_LABEL]
     begun = replaces(pods, new, *running, workload=workload)
     assert begun["metadata"]["labels"][POD_SET_LABEL] == "0123abcd"

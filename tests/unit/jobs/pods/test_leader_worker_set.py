@@ -227,7 +227,7 @@ def test_labels_of_the_templates_are_in_the_pod_sets() -> None:
     leader, worker = pod_sets_of(obj)
     assert worker.template["metadata"] == {"labels": {"app": "serving"}}
     assert "metadata" not in leader.template
-    assert parent(obj).digest == before, "the Workload of an earlier version stays"
+    assert parent(obj).digest == before, "labels alone make no other Workload"
 
 
 def test_pods_start_by_role_and_more_workers_than_declared_wait(pods: Any) -> None:

@@ -130,7 +130,7 @@ def test_a_waiting_pod_that_loses_its_quota_is_queued_again(pods, workload, chec
     assert (told["Requeued"]["status"], told["Requeued"]["reason"]) == ("True", cause)
 
 
-def test_a_waiting_pod_that_an_earlier_version_held_back_is_queued_again(pods, workload):
+def test_a_waiting_pod_whose_workload_was_held_back_is_queued_again(pods, workload):
     free = states.release(pods.evicted(pods.admitted(workload)), pods.now)
     held = states.hold_back(free, "The pod is being deleted", pods.now)
     told = conditions(plan(pods, pods.waiting(), held))

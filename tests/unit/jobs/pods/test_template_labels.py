@@ -76,7 +76,7 @@ def test_a_single_pod_and_a_driver_bring_their_labels_too(pods: Any) -> None:
     assert labels_in(pods.composed(driver)) == [{"app": "spark"}, {}]
 
 
-# ---- Workloads of an earlier version or of another manager, whose templates have no labels
+# ---- Workloads of another manager, whose templates have no labels
 
 
 def without_labels(workload: Obj) -> Obj:
