@@ -1,1 +1,1 @@
-"""HTML pages that need nothing else: elements, tables and how they look. Pure."""
+"""HTML pages that need nothing else: templates, tables and how they look. Pure."""

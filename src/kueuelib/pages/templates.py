@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from importlib.resources import files
-from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from jinja2.ext import Extension
@@ -40,7 +39,8 @@ def templates(package: str, **names: object) -> Environment:
         loader=loader,
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_shown,
+        auto_reload=False,
+        finalize=lambda value: number(value) if isinstance(value, float) else value,
         extensions=[_Lines],
     )
     environment.globals.update(names)
@@ -55,11 +55,6 @@ def style(package: str, name: str) -> str:
 def resource(package: str, name: str) -> str:
     """The text of a file in a package."""
     return files(package).joinpath(name).read_text("utf-8")
-
-
-def _shown(value: Any) -> Any:
-    """Fractions with at most two decimals, and without useless zeros."""
-    return number(value) if isinstance(value, float) else value
 
 
 def number(value: float) -> str:

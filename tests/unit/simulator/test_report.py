@@ -17,7 +17,6 @@ import pytest
 from click.testing import CliRunner
 
 from kueuelib.cli.root import app
-from kueuelib.pages.markup import Markup, tag
 from kueuelib.simulator.report import over_time, readable
 from kueuelib.simulator.report.scales import (
     Scale,
@@ -280,17 +279,6 @@ def test_use_far_below_nominal_quota_can_be_seen(tmp_path: Path) -> None:
     labels = {one.text for one in figure.iter("text")}
     assert "0.1" in labels
     assert "8" not in labels
-
-
-def test_text_is_escaped_and_markup_is_not() -> None:
-    found = tag("p", HOSTILE, tag("b", "x"), title=HOSTILE, class_="a", x=1.0, y=None)
-    again = ET.fromstring(found)
-    assert again.text == again.get("title") == HOSTILE
-    assert (again.get("class"), again.get("x"), again.get("y")) == ("a", "1", None)
-    assert again.findtext("b") == "x"
-    assert isinstance(found, Markup)
-    assert tag("td") == "<td></td>"
-    assert tag("path", d="M0 0") == '<path d="M0 0"/>'
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.app.explaining.waiting import Waiting, ahead
 from kueuelib.app.overview.gathering import Facts, explained, overview_of
 from kueuelib.app.overview.values import Overview
-from kueuelib.cli.report.page import View
-from kueuelib.cli.report.parts import PageChange, Shown, change
-from kueuelib.cli.report.workloads import VerifiedChange
+from kueuelib.cli.report.content import VerifiedChange, View
+from kueuelib.cli.report.parts import PageChange, Shown, change, shown
 from kueuelib.scheduler.explain.answer import Explanation, smallest_of
 
 FRESH = 60.0
@@ -84,7 +83,7 @@ def _state(
     version: str, facts: Facts, overview: Overview, verified: Mapping[ObjectKey, VerifiedChange]
 ) -> State:
     view = View(overview, verified, on_demand=overview.decided)
-    return State(version, facts, overview, verified, view.shown())
+    return State(version, facts, overview, verified, shown(view.containers(None)))
 
 
 def _kept(

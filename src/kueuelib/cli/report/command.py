@@ -13,9 +13,9 @@ from kueuelib.app.explaining.waiting import ahead, with_change
 from kueuelib.app.overview.gathering import Facts, overview_of
 from kueuelib.app.running_configuration import given_configuration
 from kueuelib.cli.progress import SEARCHING, Progress
-from kueuelib.cli.report.page import View, page
+from kueuelib.cli.report.content import VerifiedChange, View
+from kueuelib.cli.report.page import page
 from kueuelib.cli.report.reading import read
-from kueuelib.cli.report.workloads import VerifiedChange
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK

@@ -8,12 +8,23 @@ the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 from urllib.parse import quote
 
 import attrs
 
-from kueuelib.pages.markup import Markup, tag
+from kueuelib.api.ages import duration
+from kueuelib.api.meta import format_time
+from kueuelib.api.phrases import counted, some
+from kueuelib.api.quantity import format_amount
+from kueuelib.pages.templates import templates
+from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.simulator.figures import shown as in_units
+from kueuelib.simulator.report import readable
+
+MOST_DIGITS = 7
+"""The longest amount that is not rounded; what members of a cohort lend has any value."""
 
 
 @attrs.frozen
@@ -36,16 +47,9 @@ class Part:
     parts: tuple[Part, ...] = ()
     mark: str = ""
 
-    def text(self) -> Markup:
+    def text(self) -> str:
         """The markup with all other parts."""
-        return Markup("".join(self._texts()))
-
-    def _texts(self) -> Iterator[str]:
-        yield self.head
-        yield self.mark
-        for part in self.parts:
-            yield from part._texts()  # noqa: SLF001 - another one of the same class
-        yield self.tail
+        return "".join((self.head, self.mark, *(part.text() for part in self.parts), self.tail))
 
 
 @attrs.frozen
@@ -128,15 +132,20 @@ def identifier(kind: str, *names: str) -> str:
     return "/".join((kind, *(quote(name, safe="") for name in names)))
 
 
+def drawn(macro: str, name: str, *values: object) -> Part:
+    """A part from the templates; a mark goes into its first cell.
+
+    Args:
+        macro: which one.
+        name: the id of the element.
+        values: what it shows.
+    """
+    head, end, tail = markup(macro, name, *values).partition("</t")
+    return Part(name, head, f"{end}{tail}")
+
+
 def table(
-    name: str,
-    title: str,
-    caption: str,
-    columns: Iterable[tuple[str, str]],
-    rows: Sequence[Part],
-    *,
-    kind: str = "",
-    text: str = "",
+    name: str, title: str, caption: str, rows: Sequence[Part], kind: str, text: str = ""
 ) -> Part:
     """A section with a title and a table that can be scrolled to the side.
 
@@ -144,35 +153,33 @@ def table(
         name: the id of the section.
         title: for people.
         caption: the content of the table, for screen readers.
-        columns: their names, each with its class.
         rows: of the table.
-        kind: the class of the section.
+        kind: the class of the section, which decides the columns.
         text: the text below the title.
     """
-    body, label = f"{name}/rows", f"{name}/title"
-    cells = (
-        tag("th", one, scope="col", class_=style or None, role="columnheader")
-        for one, style in columns
-    )
-    hole = tag("tbody", id=body, role="rowgroup")
-    element = tag(
-        "table",
-        tag("caption", caption, class_="hidden"),
-        tag("thead", tag("tr", *cells, role="row"), role="rowgroup"),
-        hole,
-        role="table",
-        aria_label=caption,
-    )
-    region = tag("div", element, class_="wide", tabindex="0", role="region", aria_labelledby=label)
-    said = tag("p", text, class_="soft") if text else ""
-    section = tag(
-        "section",
-        tag("h3", title, id=label),
-        said,
-        region,
-        id=name,
-        class_=kind or None,
-        aria_labelledby=label,
-    )
-    before, after = section.split("</tbody>")
-    return Part(name, before, f"</tbody>{after}", body, tuple(rows))
+    head, end, tail = markup("table", name, title, caption, kind, text).partition("</tbody>")
+    return Part(name, head, f"{end}{tail}", f"{name}/rows", tuple(rows))
+
+
+def markup(macro: str, *values: object) -> str:
+    """What a macro of the templates of parts makes of some values."""
+    return str(getattr(TEMPLATES.get_template("parts.html").module, macro)(*values))
+
+
+def amount(pair: FlavorResource, value: int) -> str:
+    """An amount of a resource as in manifests, or rounded if that has too many digits."""
+    exact = format_amount(pair.resource, value)
+    if len(exact) <= MOST_DIGITS:
+        return exact
+    return readable.amount(in_units(pair.resource, value), pair.resource)
+
+
+TEMPLATES: Final = templates(
+    "kueuelib.cli.report",
+    amount=amount,
+    counted=counted,
+    duration=duration,
+    format_time=format_time,
+    identifier=identifier,
+    some=some,
+)

@@ -11,9 +11,8 @@ from aiohttp import web
 
 from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.cli.report.board import State
-from kueuelib.cli.report.explanation import explanation
 from kueuelib.cli.report.following import Following
-from kueuelib.cli.report.page import POLICY, page
+from kueuelib.cli.report.page import POLICY, explanation, page
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 
 LOOPBACK: Final = "127.0.0.1"

@@ -11,8 +11,7 @@ from rich.table import Table
 
 from kueuelib.simulator.report import readable
 from kueuelib.simulator.report.run import Run
-from kueuelib.simulator.report.scales import moment
-from kueuelib.simulator.report.tables import means
+from kueuelib.simulator.report.scales import means, moment
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 PLAIN = " .:-=+*#@"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-import attrs
-
 from kueuelib.api.meta import Obj
 from kueuelib.simulator.report import readable
 from kueuelib.simulator.report.chart import (
@@ -100,16 +98,11 @@ def _lasted(run: Run, one: Obj) -> float:
 
 def _row(run: Run, one: Obj, unit: TimeUnit) -> list[str]:
     began = run.history.borders[0]
-    times = ("-" if one[key] is None else unit(one[key] - began) for key in ("started", "ended"))
-    return [
-        run.name,
-        one["job"],
-        one["cluster_queue"] or "-",
-        unit(one["arrived"] - began),
-        unit(one["wait_seconds"]),
-        *times,
-        f"{one['preemptions']:,}",
-    ]
+    arrived, started, ended = (
+        None if one[key] is None else one[key] - began for key in ("arrived", "started", "ended")
+    )
+    times = map(unit, (arrived, one["wait_seconds"], started, ended))
+    return [run.name, one["job"], one["cluster_queue"] or "-", *times, f"{one['preemptions']:,}"]
 
 
 def _gantt(run: Run, jobs: Sequence[Obj], span: float, width: float) -> Picture:
@@ -158,27 +151,12 @@ def _short(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
-@attrs.frozen
-class Rivals:
-    """The preemptions of a run by the ClusterQueues of both sides.
+def rivals(runs: Sequence[Run]) -> Iterator[tuple[str, list[str], Mapping[str, Obj], int, int]]:
+    """Preemptions by the ClusterQueues of both sides, of the runs that have any.
 
-    Attributes:
-        run: its name.
-        queues: the most active ClusterQueues.
-        counts: by the ClusterQueue that preempted, and the one that lost.
-        most: the largest count.
-        left: how many further ClusterQueues there are.
+    Per run its name, the most active ClusterQueues, the counts by the one that preempted and the
+    one that lost, the largest of them, and how many further ClusterQueues there are.
     """
-
-    run: str
-    queues: Sequence[str]
-    counts: Mapping[str, Mapping[str, int]]
-    most: int
-    left: int
-
-
-def rivals(runs: Sequence[Run]) -> Iterator[Rivals]:
-    """Preemptions by the ClusterQueues of both sides, of the runs that have any."""
     for run in runs:
         if counts := run.figures["preempted_by"]:
             active = Counter[str]()
@@ -187,4 +165,4 @@ def rivals(runs: Sequence[Run]) -> Iterator[Rivals]:
                 active[by] += sum(victims.values())
             queues = sorted(active, key=lambda name: (-active[name], name))[:MOST_QUEUES]
             most = max(count for victims in counts.values() for count in victims.values())
-            yield Rivals(run.name, sorted(queues), counts, most, len(active) - len(queues))
+            yield run.name, sorted(queues), counts, most, len(active) - len(queues)

@@ -23,8 +23,15 @@ from kueuelib.simulator.report.chart import (
     steps,
 )
 from kueuelib.simulator.report.run import Run
-from kueuelib.simulator.report.scales import Scale, moment, rounded_up, ticks, time_ticks
-from kueuelib.simulator.report.tables import grid, means
+from kueuelib.simulator.report.scales import (
+    Scale,
+    grid,
+    means,
+    moment,
+    rounded_up,
+    ticks,
+    time_ticks,
+)
 
 WHOLE, HALF = 960.0, 470.0
 """The width in pixels of a picture alone, and of one next to others."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import count
 
@@ -16,6 +17,7 @@ from kueuelib.simulator.report.scales import moment
 from kueuelib.simulator.trace import SIZES
 
 _PACKAGE = "kueuelib.simulator.report"
+_TEMPLATES = templates(_PACKAGE, readable=readable, moment=moment)
 MOST_QUEUES = 40
 """The maximum number of ClusterQueues with their own pictures: those with the most jobs."""
 MOST_ROWS = 200
@@ -39,8 +41,7 @@ def page(result: Obj, runs: Sequence[Run]) -> str:
     unit = unit_of(result["runs"])
     pairs = sorted({pair for run in runs for pair in run.history.total()})
     shown, known = _busiest(runs)
-    template = templates(_PACKAGE, readable=readable, moment=moment).get_template("page.html")
-    return template.render(
+    return _TEMPLATES.get_template("page.html").render(
         style=style(_PACKAGE, "style.css"),
         number=count(1),
         result=result,
@@ -93,10 +94,10 @@ def _cells(group: Obj, unit: TimeUnit) -> list[str]:
 
 def _busiest(runs: Sequence[Run]) -> tuple[list[str], int]:
     """The ClusterQueues that have pictures, and how many there are."""
-    jobs: dict[str, int] = {}
+    jobs = Counter[str]()
     for run in runs:
         for queue in run.history.queues:
-            group = run.figures["cluster_queues"].get(queue)
-            jobs[queue] = max(jobs.get(queue, 0), group["jobs"] if group else 0)
+            group = run.figures["cluster_queues"].get(queue) or {"jobs": 0}
+            jobs[queue] = max(jobs[queue], group["jobs"])
     busiest = sorted(jobs, key=lambda queue: (-jobs[queue], queue))[:MOST_QUEUES]
     return sorted(busiest), len(jobs)

@@ -22,12 +22,10 @@ from kueuelib.app.overview.gathering import explained, overview_of
 from kueuelib.app.overview.values import QuotaUse, Threat
 from kueuelib.cli.report import command
 from kueuelib.cli.report.board import next_to_explain, state_of, with_change
-from kueuelib.cli.report.cells import amount
 from kueuelib.cli.report.command import text_of
-from kueuelib.cli.report.explanation import explanation
-from kueuelib.cli.report.page import POLICY, SCRIPT, STYLE, View, page
-from kueuelib.cli.report.quota import WIDE, bar
-from kueuelib.cli.report.workloads import VerifiedChange, threat_text
+from kueuelib.cli.report.content import VerifiedChange, View
+from kueuelib.cli.report.page import POLICY, SCRIPT, STYLE, explanation, page
+from kueuelib.cli.report.parts import amount, markup
 from kueuelib.cli.root import app
 from kueuelib.errors import ConfigError
 from kueuelib.scheduler.explain.answer import smallest_of
@@ -41,6 +39,8 @@ from kueuelib.testing.builders import (
     make_local_queue,
 )
 
+WIDE = 220
+"""A bar, in pixels."""
 HOSTILE = '"><script src="https://example.com/x.js">&amp;\'</td>'
 CHECKED = {"admissionChecksStrategy": {"admissionChecks": [{"name": "budget"}]}}
 
@@ -316,23 +316,23 @@ def test_without_decisions_the_page_says_whose_words_they_are() -> None:
 
 def test_a_bar_is_as_long_as_its_numbers_say() -> None:
     use = QuotaUse(FlavorResource("f", "cpu"), nominal=10, own=5, borrowed=0, lent=3, waiting=100)
-    found = ET.fromstring(bar(use))
+    found = ET.fromstring(markup("bar", use))
     widths = {one.get("class"): float(one.get("width", "0")) for one in found.iter("rect")}
     assert widths["own"] == WIDE / 2
     assert widths["lent"] == pytest.approx(WIDE * 0.3)
     assert widths["free"] == pytest.approx(WIDE * 0.2)
     assert widths["waiting"] == WIDE
-    over = ET.fromstring(bar(attrs.evolve(use, own=10, borrowed=10, lent=0, waiting=5)))
+    over = ET.fromstring(markup("bar", attrs.evolve(use, own=10, borrowed=10, lent=0, waiting=5)))
     widths = {one.get("class"): float(one.get("width", "0")) for one in over.iter("rect")}
     assert (widths["own"], widths["borrowed"], widths["waiting"]) == (WIDE / 2, WIDE / 2, WIDE / 4)
-    ET.fromstring(bar(QuotaUse(FlavorResource("f", "cpu"))))
+    ET.fromstring(markup("bar", QuotaUse(FlavorResource("f", "cpu"))))
 
 
 def test_threats_are_said_in_words() -> None:
-    assert threat_text(Threat("a", None, False, 0)) == "a: any priority"
-    assert threat_text(Threat("a", 3, False, 1)) == "a: priority above 3 (1 waiting)"
+    assert markup("threat", Threat("a", None, False, 0)) == "a: any priority"
+    assert markup("threat", Threat("a", 3, False, 1)) == "a: priority above 3 (1 waiting)"
     text = "a: priority above 3, or equal and queued earlier (2 waiting)"
-    assert threat_text(Threat("a", 3, True, 2)) == text
+    assert markup("threat", Threat("a", 3, True, 2)) == text
 
 
 def test_what_only_reserves_quota_comes_last_and_says_what_then_decides() -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from kueuelib.cli.report.parts import PageChange, Part, change, identifier, shown, table
-from kueuelib.pages.markup import tag
 
 
 def row(name: str, text: str) -> Part:
-    return Part(name, tag("tr", tag("td", text), id=name))
+    return Part(name, f'<tr id="{name}"><td>{text}</td></tr>')
 
 
 def page(*sections: tuple[str, list[Part]]) -> dict[str, list[Part]]:
     return {
-        "main": [table(name, name, "c", [("A", "")], parts) for name, parts in sections],
+        "main": [table(name, name, "c", parts, "quotas") for name, parts in sections],
         "notes": [],
     }
 
