@@ -99,9 +99,11 @@ def test_nothing_goes_while_quota_is_held_unless_forced(cluster: LocalCluster) -
         }
         lease["spec"]["renewTime"] = f"{format_time(time.time())[:-1]}.000000Z"
         rest.merge(f"{LEASES}/c1f6bfd2.kueue.x-k8s.io", lease)  # the manager's notes are on it
-        leads = uninstall(cluster)
-        assert leads.returncode == 2
-        assert "leads outside of the cluster; stop it, wait until its Lease" in leads.stderr
+        for forced in ((), ("--force",)):
+            leads = uninstall(cluster, *forced, "--server-timeout", "2")
+            assert leads.returncode == 2
+            assert "manager desk_1 leads, and would stop the jobs" in leads.stderr
+            assert "stop its process on desk, and try again" in leads.stderr
         assert rest.items(HOOKS)
         rest.merge(f"{LEASES}/c1f6bfd2.kueue.x-k8s.io", {"spec": {"holderIdentity": ""}})
         cluster.processes.stop("manager")

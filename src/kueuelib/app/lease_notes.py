@@ -13,7 +13,7 @@ import attrs
 import orjson
 
 from kueuelib.api.kinds import LEASES
-from kueuelib.api.meta import Obj, ObjectKey, annotations_of
+from kueuelib.api.meta import Obj, ObjectKey, annotations_of, parse_time
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.configuration_text import as_content
 from kueuelib.errors import ApiError, Forbidden, NotFound, TransportError
@@ -41,6 +41,21 @@ DECISIVE: Final = (
     "feature_gates",
 )
 """The blocks that are published."""
+
+
+def written_at(lease: Obj) -> float | None:
+    """When the API server stored the last renewal, by its own clock; None if unknown.
+
+    Args:
+        lease: the raw one.
+    """
+    times = [
+        parse_time(entry["time"])
+        for entry in lease["metadata"].get("managedFields") or ()
+        if "f:renewTime" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+        and entry.get("time")
+    ]
+    return max(times, default=None)
 
 
 def published(configuration: Configuration, holder: str) -> str:

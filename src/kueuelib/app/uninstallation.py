@@ -38,6 +38,7 @@ from kueuelib.api.meta import (
     Obj,
     ObjectKey,
     Resource,
+    controller_of,
     find_condition,
     is_true,
     key_of,
@@ -54,6 +55,7 @@ from kueuelib.api.phrases import counted, some
 from kueuelib.app.configuration import Configuration, InternalCertManagement
 from kueuelib.app.deployment import NAME
 from kueuelib.app.installation import Installation, resource_of
+from kueuelib.app.lease_notes import written_at
 from kueuelib.app.stored_versions import is_unconverted, list_stored
 from kueuelib.controllers.manifests import APP, CERTIFICATES_ROLE
 from kueuelib.errors import ApiError, ConfigError, Conflict, Invalid, NotFound
@@ -68,6 +70,8 @@ ATTEMPTS = 5
 """How often to try to remove a finalizer from an object that others change meanwhile."""
 RETRIED = "kueuelib.dev/removal-retried"
 """The annotation whose change makes an API server try again to remove a kind."""
+LOOK = 0.5
+"""Seconds between two looks at a Lease that may end."""
 T = TypeVar("T")
 _CALLED = "failed calling webhook"
 """How an API server begins a message about an admission webhook that does not answer."""
@@ -103,13 +107,14 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
 
     Raises:
         ApiError: the server refused something.
-        ConfigError: Workloads hold quota, the installation is in another namespace, or the kinds
-            were not removed in time.
+        ConfigError: a manager leads elsewhere, Workloads hold quota, the installation is in another
+            namespace, or the kinds were not removed in time.
     """
     installation = removal.installation
     if not removal.force:
         await _check_place(client, installation)
-        await _check_leader(client, installation.namespace)
+    await _until_unled(client, installation.namespace, deadline)
+    if not removal.force:
         await _check_quota(client)
     told = [await _delete(client, obj) for obj in reversed(installation.visibility())]
     told += [await _delete(client, obj) for obj in installation.webhooks()]
@@ -218,24 +223,45 @@ async def _check_place(client: Client, installation: Installation) -> None:
         raise ConfigError(f"namespace {space!r}", "does not exist", fix)
 
 
-async def _check_leader(client: Client, namespace: str) -> None:
-    """Refuses while a manager leads that is none of the pods which are removed: it would take
-    charge of Pods again, and nothing would release them later.
+async def _until_unled(
+    client: Client, namespace: str, deadline: float, clock: Clock = SYSTEM_CLOCK
+) -> None:
+    """Waits until no manager leads but those of our pods, which are removed before the kinds.
+
+    Another one would stop the jobs of the Workloads that go, and take charge of Pods again. If it
+    has crashed, its Lease ends soon.
 
     Raises:
-        ConfigError: one leads outside of the cluster.
+        ConfigError: one leads elsewhere: it renews its Lease, or the Lease does not end in time.
     """
-    lease = await read(client, LEASES, Configuration(namespace).lease)
-    spec = (lease or {}).get("spec") or {}
-    holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime")
-    if not holder or not renewed:
-        return
-    age = await server_time(client) - parse_time(renewed)
-    # Its own pods, which may have been removed before.
-    inside = holder.startswith(f"{NAME}-")
-    if age <= (spec.get("leaseDurationSeconds") or 0) and not inside:
-        fix = "stop it, wait until its Lease has ended, and try again; --force does not wait"
-        raise ConfigError(f"manager {holder}", "leads outside of the cluster", fix)
+    key, started = Configuration(namespace).lease, clock.monotonic()
+    first = ""
+    while True:
+        lease = await read(client, LEASES, key)
+        spec = (lease or {}).get("spec") or {}
+        holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime")
+        if lease is None or not holder or not renewed or holder.startswith(f"{NAME}-"):
+            return
+        age = await server_time(client) - (written_at(lease) or parse_time(renewed))
+        if age > (spec.get("leaseDurationSeconds") or 0):
+            return
+        first = first or renewed
+        if renewed != first or clock.monotonic() - started > deadline:
+            problem = f"manager {holder} leads, and would stop the jobs of the Workloads that go"
+            raise ConfigError(f"Lease {key}", problem, await _ending(client, holder))
+        await clock.sleep(LOOK)
+
+
+async def _ending(client: Client, holder: str) -> str:
+    """What ends a manager: a command if it runs in a pod of a Deployment."""
+    host = holder.partition("_")[0]
+    for pod in (await client.list(PODS, field_selector=f"metadata.name={host}")).items:
+        owner = controller_of(pod)
+        if owner is not None and owner["kind"] == "ReplicaSet":
+            deployment = owner["name"].rpartition("-")[0]
+            scale = f"kubectl -n {pod['metadata']['namespace']} scale deployment {deployment}"
+            return f"end it with {scale} --replicas=0, and try again"
+    return f"stop its process on {host}, and try again"
 
 
 async def _check_quota(client: Client) -> None:

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import orjson
+import pytest
 
 from kueuelib.api import kinds
-from kueuelib.api.meta import ObjectKey, annotations_of
+from kueuelib.api.meta import ObjectKey, annotations_of, format_time
+from kueuelib.app.configuration import Configuration
 from kueuelib.app.installation import Installation, install
 from kueuelib.app.uninstallation import RETRIED, Removal, uninstall
 from kueuelib.embedded.server import ApiServer
+from kueuelib.errors import ConfigError
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
 from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.reading import read
 
 CRD = ObjectKey("", "cohorts.kueue.x-k8s.io")
+OWNER = {
+    "apiVersion": "apps/v1",
+    "kind": "ReplicaSet",
+    "name": "mine-7c9f",
+    "uid": "u",
+    "controller": True,
+}
 STUCK = {"type": "Terminating", "status": "True", "reason": "InstanceDeletionFailed"}
 
 
@@ -62,3 +74,74 @@ async def test_the_secret_of_another_name_is_removed_even_after_a_stop(tmp_path:
             assert await read(client, kinds.SECRETS, secret) is None
     gone = told.index("secret/our-certificate deleted")
     assert gone < told.index("role/kueue-certificates-role deleted"), "which names the Secret"
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Client]:
+    async with ApiServer() as server:
+        (tmp_path / "config").write_bytes(orjson.dumps(server.kubeconfig()))
+        async with await connect(tmp_path / "config") as client:
+            await install(client, Installation("kueue-system"), 60.0)
+            yield client
+
+
+async def lead(client: Client, holder: str, seconds: int = 15) -> None:
+    """Renews the Lease, which may not exist yet."""
+    lease = Configuration().lease
+    spec = {
+        "holderIdentity": holder,
+        "leaseDurationSeconds": seconds,
+        "renewTime": f"{format_time(time.time())[:-1]}.{time.time_ns() // 1000 % 10**6:06}Z",
+    }
+    if await read(client, kinds.LEASES, lease) is None:
+        meta = {"name": lease.name, "namespace": lease.namespace}
+        kind = {"apiVersion": kinds.LEASES.api_version, "kind": "Lease"}
+        await client.create(kinds.LEASES, {**kind, "metadata": meta, "spec": spec})
+    else:
+        await client.patch(kinds.LEASES, lease, {"spec": spec}, PatchType.MERGE)
+
+
+FORCED = Removal(Installation("kueue-system"), force=True)
+
+
+async def test_not_even_force_removes_anything_below_a_manager_that_leads(client: Client) -> None:
+    await lead(client, "desk_1")
+
+    async def renew() -> None:
+        while True:
+            await asyncio.sleep(0.1)
+            await lead(client, "desk_1")
+
+    async with asyncio.TaskGroup() as group:
+        leader = group.create_task(renew())
+        with pytest.raises(ConfigError, match="manager desk_1 leads, and would stop") as it:
+            await uninstall(client, FORCED, 60.0)
+        assert it.value.fix == "stop its process on desk, and try again"
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "desk", "namespace": "team", "ownerReferences": [OWNER]},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        }
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+        await client.create(kinds.NAMESPACES, space)
+        await client.create(kinds.PODS, pod)
+        with pytest.raises(ConfigError) as it:
+            await uninstall(client, FORCED, 60.0)
+        command = "kubectl -n team scale deployment mine --replicas=0"
+        assert it.value.fix == f"end it with {command}, and try again"
+        leader.cancel()
+    assert (await client.list(kinds.VALIDATING_WEBHOOKS)).items
+    assert (await client.list(kinds.CRDS)).items
+
+
+@pytest.mark.parametrize(
+    ("holder", "seconds"), [("desk_1", 1), ("", 600), ("kueue-controller-manager-1_1", 600)]
+)
+async def test_a_manager_that_has_ended_or_is_removed_too_stops_nothing(
+    client: Client, holder: str, seconds: int
+) -> None:
+    """One that has crashed holds the Lease for some seconds more."""
+    await lead(client, holder, seconds)
+    await uninstall(client, FORCED, 60.0)
+    assert not (await client.list(kinds.CRDS)).items

@@ -34,6 +34,7 @@ from kueuelib.app.doctor.manager import (
 )
 from kueuelib.app.doctor.snapshot import ADMISSION, Call, Snapshot
 from kueuelib.app.earlier import go_image
+from kueuelib.app.lease_notes import written_at
 from kueuelib.app.refusers import OUR_CONFIGURATIONS, removal
 from kueuelib.app.reloading import RESTART_NEEDED
 from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
@@ -115,21 +116,10 @@ def _is_fresh(snapshot: Snapshot, lease: Obj) -> bool:
 
 def _age(snapshot: Snapshot, lease: Obj) -> float:
     """Seconds since the last renewal, by the clock of the API server if that is known."""
-    written = _written_at(lease)
+    written = written_at(lease)
     if written is None:
         return snapshot.age((lease.get("spec") or {}).get("renewTime"))
     return max(0.0, snapshot.now - written)
-
-
-def _written_at(lease: Obj) -> float | None:
-    """When the API server stored the last renewal, by its own clock; None if unknown."""
-    times = [
-        parse_time(entry["time"])
-        for entry in lease["metadata"].get("managedFields") or ()
-        if "f:renewTime" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
-        and entry.get("time")
-    ]
-    return max(times, default=None)
 
 
 @check("clock-skew", LEASES.kind)
@@ -137,7 +127,7 @@ def clock_skew(snapshot: Snapshot) -> Iterator[Finding]:
     """A leader whose clock differs from that of the API server."""
     key = snapshot.configuration.lease
     lease = snapshot.find(LEASES.kind, key.name, key.namespace)
-    written = None if lease is None else _written_at(lease)
+    written = None if lease is None else written_at(lease)
     if lease is None or written is None or not _is_fresh(snapshot, lease):
         return
     skew = parse_time(lease["spec"]["renewTime"]) - written
