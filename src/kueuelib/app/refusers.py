@@ -1,4 +1,4 @@
-"""Who refuses a write: the webhook configuration, or the policy, behind an API server's message."""
+"""Who refuses a write: the webhook, policy or quota behind an API server's message."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CON
 from kueuelib.errors import ApiError, TransportError
 from kueuelib.runtime.client import Client
 
+_QUOTA: Final = re.compile("(?:exceeded|failed) quota: ([^,:]+)[,:]")
 OUR_CONFIGURATIONS: Final = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
 _DEAD: Final = re.compile('failed calling webhook "([^"]+)"')
 _REFUSING: Final = re.compile('admission webhook "([^"]+)" denied the request')
@@ -55,13 +56,29 @@ def removal(kind: str, configuration: Obj, webhooks: Iterable[str]) -> str:
     return f"kubectl edit {kind.lower()} {name}  # remove {gone}, if nobody needs them"
 
 
-def remedy(message: str, configurations: Iterable[tuple[str, Obj]]) -> str:
+def is_refusal(message: str) -> bool:
+    """Whether a message about a failed write names a quota, a policy, a webhook or permissions.
+
+    Args:
+        message: of a controller of Kubernetes, or of the API server.
+    """
+    return bool(_DEAD.search(message)) or "denied the request" in message or "forbidden" in message
+
+
+def remedy(message: str, configurations: Iterable[tuple[str, Obj]], namespace: str) -> str:
     """What to do about what refuses a write; empty if the message does not lead to it.
 
     Args:
         message: of the API server.
         configurations: the webhook configurations, each after its kind; ours are left alone.
+        namespace: of the object that is written.
     """
+    quota = _QUOTA.search(message)
+    if quota:
+        return (
+            f"kubectl -n {namespace} describe resourcequota {quota[1]}  # raise spec.hard of what "
+            "the message names, or remove what uses it"
+        )
     policy = _POLICY.search(message)
     if policy:
         kind = f"{policy[1].lower()}admissionpolicy"
@@ -89,12 +106,13 @@ def webhook_names(configuration: Obj) -> Iterator[str]:
     return (one["name"] for one in configuration.get("webhooks") or ())
 
 
-async def find_remedy(client: Client, message: str) -> str:
+async def find_remedy(client: Client, message: str, namespace: str) -> str:
     """The same, with the webhook configurations of a cluster, as far as the caller may list them.
 
     Args:
         client: whose cluster.
         message: of the API server.
+        namespace: of the object that is written.
     """
     configurations: list[tuple[str, Obj]] = []
     if dead_webhook(message) or _REFUSING.search(message):
@@ -104,4 +122,4 @@ async def find_remedy(client: Client, message: str) -> str:
             except (ApiError, TransportError):
                 continue  # the message names the webhook
             configurations += [(resource.kind, one) for one in page.items]
-    return remedy(message, configurations)
+    return remedy(message, configurations, namespace)

@@ -22,7 +22,9 @@ from kueuelib.controllers.evictions import Evictor
 from kueuelib.controllers.local_queue_metrics import counted
 from kueuelib.controllers.order_writer import OrderWriter
 from kueuelib.errors import ApiError, Conflict, NotConnected, NotFound, TooManyRequests
+from kueuelib.machinery.repetition import Recent
 from kueuelib.runtime.controller import DONE, Controller, Result
+from kueuelib.runtime.failures import is_refusal
 from kueuelib.runtime.logs import get_logger
 from kueuelib.scheduler.decide.cycle import Admit, Wait
 from kueuelib.scheduler.decide.preemption.guard import PolicyFault
@@ -44,6 +46,9 @@ REPORTED_FAULTS = 100
 """Faults of a preemption policy that are remembered, so that each is logged only once."""
 AT_ONCE = 0.001
 """Seconds until an order that waited for another one is carried out."""
+ADMISSION_FAILED = "AdmissionFailed"
+ADMISSION_REFUSED = "The admission could not be written: "
+"""How the Events of that reason begin."""
 PURPOSES = {Admit: "admission", Eviction: "preemption", Wait: "wait"}
 """The names of the kinds of orders in metrics and logs."""
 
@@ -63,6 +68,7 @@ class Applier:
         self._holder = holder
         self._evictor = Evictor(written)
         self._log = get_logger("applier")
+        self._told = Recent()
         self._reported: dict[PolicyFault, None] = {}
         self.book = OrderBook()
 
@@ -123,6 +129,8 @@ class Applier:
             raise
         except ApiError as error:
             outcome, why = _outcome_of(error), error.message
+            if outcome is Outcome.UNKNOWN and is_refusal(error):
+                self._refused(order.what, error)
             if outcome is Outcome.REFUSED:
                 self._written.metrics.wrote(PURPOSES[type(order.what)], "refused")
             if outcome is not Outcome.REFUSED or not self.book.gives_up(order):
@@ -211,14 +219,17 @@ class Applier:
             )
 
     def _refused(self, what: What, error: ApiError) -> None:
-        """Reports that an order is given up."""
+        """Reports that an order is given up, or keeps failing; once a minute."""
+        now = self._written.clock.monotonic()
+        if not self._told.is_new((what.key, type(what)), error.message, now):
+            return
         if isinstance(what, Eviction):
             self._evictor.refused(what, error)
             return
         wl = self._written.writer.newest(what.key)
         if wl is not None and isinstance(what, Admit):
-            message = f"The admission could not be written: {error.message}"
-            self._written.event(wl, "Warning", "AdmissionFailed", message)
+            message = f"{ADMISSION_REFUSED}{error.message}"
+            self._written.event(wl, "Warning", ADMISSION_FAILED, message)
 
     async def _wait(self, order: Wait) -> None:
         written = self._written

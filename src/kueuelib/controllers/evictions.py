@@ -16,6 +16,8 @@ from kueuelib.errors import ApiError, NotFound
 from kueuelib.workload import states
 from kueuelib.workload.orders import Eviction
 
+PREEMPTION_FAILED = "PreemptionFailed"
+
 
 class Evictor:
     """Carries out evictions.
@@ -79,4 +81,4 @@ class Evictor:
         preemptor = self._orders.writer.newest(order.preemption.key)
         if preemptor is not None:
             message = f"Workload {order.key} could not be evicted: {error.message}"
-            self._orders.event(preemptor, "Warning", "PreemptionFailed", message)
+            self._orders.event(preemptor, "Warning", PREEMPTION_FAILED, message)

@@ -1,6 +1,6 @@
 """How a program ends with an error: one line that names the fix, and an exit code.
 
-Also which errors no retry can cure.
+Also which errors no retry can cure, and which ones only somebody's help.
 """
 
 from __future__ import annotations
@@ -10,17 +10,23 @@ import sys
 from kueuelib.errors import (
     ApiError,
     ConfigError,
+    Conflict,
     Forbidden,
     KueuelibError,
+    NotFound,
+    ServerTimeout,
     TerminalError,
+    TooManyRequests,
     TransportError,
     Unauthorized,
+    Unavailable,
 )
 
 WRONG_INPUT = 2
 """The exit code when what was given cannot work."""
 FAILED = 1
 INTERRUPTED = 130
+_PASSING = (Conflict, NotFound, TooManyRequests, Unauthorized, Unavailable, ServerTimeout)
 _DENIED = "denied the request"
 """The message of an API server about a refusal by a webhook."""
 
@@ -76,3 +82,14 @@ def is_terminal(error: BaseException) -> bool:
             return True
         cause = cause.__cause__
     return False
+
+
+def is_refusal(error: ApiError) -> bool:
+    """Whether somebody has to act before a write can succeed: it breaks a rule, a quota or a
+    policy, or a webhook does not answer. Other failures say that the object has changed, or that
+    the server is busy or away.
+
+    Args:
+        error: the answer.
+    """
+    return not isinstance(error, _PASSING)

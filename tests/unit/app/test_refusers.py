@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,18 +13,23 @@ import pytest
 
 from kueuelib.api import kinds
 from kueuelib.api.crd import all_crds
-from kueuelib.api.meta import Obj, Resource, format_time
+from kueuelib.api.meta import Obj, ObjectKey, Resource, format_time, key_of
 from kueuelib.app.configuration import Configuration, Integrations
 from kueuelib.app.doctor.examining import Report, examine
 from kueuelib.app.doctor.reading import read
 from kueuelib.app.doctor.snapshot import PERMISSIONS
 from kueuelib.app.explaining.asking import ask
+from kueuelib.app.explaining.starts import refusal_notes
 from kueuelib.app.explaining.subject import parse_reference
+from kueuelib.app.refused_writes import standing
 from kueuelib.app.refusers import remedy
+from kueuelib.controllers.applier import ADMISSION_REFUSED
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ApiError
+from kueuelib.jobs.reconcile.refusals import START_REFUSED
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
+from kueuelib.runtime.queries import PatchType
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 VALIDATING = kinds.VALIDATING_WEBHOOKS.kind
@@ -84,8 +90,8 @@ async def told(client: Client, job: Obj, message: str, reason: str, ago: float) 
         "kind": "Event",
         "metadata": {"generateName": "big-", "namespace": "team"},
         "involvedObject": {
-            "kind": "Job",
-            "name": "big",
+            "kind": job["kind"],
+            "name": job["metadata"]["name"],
             "namespace": "team",
             "uid": job["metadata"]["uid"],
         },
@@ -203,6 +209,21 @@ async def test_what_a_dead_webhook_keeps_from_being_asked_is_said(client: Client
                 "policy.example.com refuses: "
             ),
         ),
+        (
+            (
+                'The workload could not be created: workloads.kueue.x-k8s.io "job-a" is forbidden: '
+                "exceeded quota: few, requested: count/workloads.kueue.x-k8s.io=1, used: "
+                "count/workloads.kueue.x-k8s.io=1, limited: count/workloads.kueue.x-k8s.io=1"
+            ),
+            "kubectl -n team describe resourcequota few  # raise spec.hard of what",
+        ),
+        (
+            (
+                'The workload could not be created: workloads.kueue.x-k8s.io "job-a" is forbidden: '
+                "failed quota: cpus: must specify requests.cpu for: c"
+            ),
+            "kubectl -n team describe resourcequota cpus  # raise spec.hard of what",
+        ),
     ],
 )
 async def test_a_refused_workload_is_told_with_what_refuses_it(
@@ -232,5 +253,120 @@ def test_ours_are_never_removed() -> None:
     for resource in (kinds.MUTATING_WEBHOOKS, kinds.VALIDATING_WEBHOOKS):
         for name in ("kueue-mutating-webhook-configuration", "policies"):
             obj = {"metadata": {"name": name}, "webhooks": [{"name": "policy.example.com"}]}
-            fix = remedy(f"x: {DEAD}", [(resource.kind, obj)])
+            fix = remedy(f"x: {DEAD}", [(resource.kind, obj)], "team")
             assert bool(fix) is (name == "policies")
+
+
+# --- refusals for a job that has a Workload
+
+PODS = (
+    'Error creating: pods "big-x" is forbidden: exceeded quota: few, requested: pods=1, used: '
+    "pods=2, limited: pods=2"
+)
+START = f"{START_REFUSED}{DEAD}"
+
+
+async def admitted(client: Client, kind: str = "Job", ago: float = 60.0) -> tuple[Obj, Obj]:
+    """A Job with its Workload, which was admitted a while ago; it is not started yet."""
+    job = await suspended(client)
+    owner = {"apiVersion": "batch/v1", "kind": kind, "name": "big", "controller": True}
+    spec = {"queueName": "lq", "podSets": [{"name": "main", "count": 1, "template": pods()}]}
+    head = {"apiVersion": kinds.WORKLOADS.api_version, "kind": "Workload"}
+    meta = {"name": "job-big", "namespace": "team"}
+    meta["ownerReferences"] = [{**owner, "uid": job["metadata"]["uid"]}]  # type: ignore[assignment]
+    made = await client.create(kinds.WORKLOADS, {**head, "metadata": meta, "spec": spec})
+    since = {"lastTransitionTime": format_time(time.time() - ago), "message": ""}
+    conditions = [
+        {"type": one, "status": "True", "reason": one, **since}
+        for one in ("QuotaReserved", "Admitted")
+    ]
+    used = {"name": "main", "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "1"}, "count": 1}
+    admission = {"clusterQueue": "cq", "podSetAssignments": [used]}
+    status = {"conditions": conditions, "admission": admission}
+    return job, await change(client, kinds.WORKLOADS, made, {"status": status}, "status")
+
+
+async def change(
+    client: Client, resource: Resource, obj: Obj, body: Obj, subresource: str = ""
+) -> Obj:
+    return await client.patch(resource, key_of(obj), body, PatchType.MERGE, subresource=subresource)
+
+
+async def notes(client: Client, seconds: float = 0.0) -> str:
+    """What explain adds about the job, seconds from now."""
+    raw = await client.get(kinds.WORKLOADS, ObjectKey("team", "job-big"))
+    return "\n".join(await refusal_notes(client, raw, time.time() + seconds))
+
+
+async def test_the_quota_that_keeps_pods_from_being_created_is_named(client: Client) -> None:
+    job, _ = await admitted(client)
+    await change(client, kinds.JOBS, job, {"spec": {"suspend": False, "parallelism": 3}})
+    await told(client, job, PODS, "FailedCreate", ago=30)
+    answer = await ask(client, parse_reference("job/big"), "team")
+    first, second = answer.notes
+    assert first.startswith(f"its pods are not created: {PODS} (3")
+    assert second.startswith("what refuses it: kubectl -n team describe resourcequota few  # ")
+    await change(client, kinds.JOBS, job, {"status": {"active": 3}}, "status")
+    assert await notes(client) == ""
+
+
+async def test_a_refused_start_ends_with_the_start(client: Client) -> None:
+    job, workload = await admitted(client)
+    await told(client, job, START, "FailedToStart", ago=70)
+    assert await notes(client) == "", "it is about an earlier admission"
+    await told(client, workload, START, "FailedToStart", ago=20)
+    assert f"its job is not started. {START} (2" in await notes(client)
+    await change(client, kinds.JOBS, job, {"spec": {"suspend": False}})
+    assert await notes(client) == ""
+
+
+async def test_the_start_of_a_job_that_cannot_be_read_ends_the_refusal(client: Client) -> None:
+    job, workload = await admitted(client, kind="TrainJob")
+    await told(client, workload, START, "FailedToStart", ago=20)
+    assert "its job is not started" in await notes(client)
+    assert await notes(client, seconds=110) == ""
+    await told(client, job, "Admitted by clusterQueue cq", "Started", ago=5)
+    assert await notes(client) == ""
+
+
+@pytest.mark.parametrize("part", ["status", ""])
+async def test_a_refused_change_ends_with_the_next_change(client: Client, part: str) -> None:
+    job, workload = await admitted(client)
+    name = "The status of Workload team/job-big" if part else "The workload"
+    reason = "Refused" if part else "ErrWorkloadCompose"
+    await told(client, job, f"{name} could not be changed: {DEAD}", reason, ago=-2)
+    said = f"{name} could not be changed: {DEAD}"
+    assert (await notes(client, seconds=4)).startswith(said)
+    await asyncio.sleep(3.1)
+    other = (
+        {"metadata": {"labels": {"a": "b"}}} if part else {"status": {"requeueState": {"count": 1}}}
+    )
+    await change(client, kinds.WORKLOADS, workload, other, "" if part else "status")
+    assert (await notes(client)).startswith(said), "another part was changed"
+    written = {"status": {"reclaimablePods": []}} if part else {"spec": {"priority": 7}}
+    await change(client, kinds.WORKLOADS, workload, written, part)
+    assert await notes(client) == ""
+
+
+async def test_a_refused_admission_ends_with_the_admission(client: Client) -> None:
+    spec = {"queueName": "lq", "podSets": [{"name": "main", "count": 1, "template": pods()}]}
+    made = await create(client, kinds.WORKLOADS, "waits", "team", spec=spec)
+    text = f"{ADMISSION_REFUSED}{DEAD}"
+    await told(client, made, text, "AdmissionFailed", ago=10)
+    answer = await ask(client, parse_reference("workload/waits"), "team")
+    (note,) = answer.notes
+    assert note.startswith(f"{text} (1"), "and not: is a manager running?"
+    status = {"conditions": [{"type": "QuotaReserved", "status": "True"}]}
+    assert standing([], made, None, 0.0) is None
+    raw = {**made, "status": status}
+    (event,) = (await client.list(kinds.EVENTS)).items
+    assert standing([event], made, None, time.time()) is event
+    assert standing([event], raw, None, time.time()) is None
+
+
+async def test_a_workload_that_was_made_ends_an_earlier_refusal(client: Client) -> None:
+    job = await suspended(client)
+    await told(client, job, POLICY, "ErrWorkloadCompose", ago=30)
+    await told(client, job, "Created Workload team/job-big", "CreatedWorkload", ago=10)
+    answer = await ask(client, parse_reference("job/big"), "team")
+    assert answer.problems == ()

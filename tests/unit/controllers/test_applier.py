@@ -293,6 +293,19 @@ async def test_refusals_are_repeated_a_few_times_and_then_told() -> None:
     assert case.recorder.events == ["AdmissionFailed"]
 
 
+async def test_a_dead_webhook_is_told_once_a_minute_while_the_order_is_tried_again() -> None:
+    case = Case(workload())
+    case.client.failures = [ServerError("failed calling webhook", code=500) for _ in range(3)]
+    case.admit()
+    for _ in range(3):
+        with pytest.raises(ServerError):
+            await case.run()
+    assert case.told == []
+    assert case.recorder.events == ["AdmissionFailed"]
+    await case.run()
+    assert len(case.client.patches) == 4
+
+
 async def test_a_reason_is_written_and_told_once() -> None:
     case = Case(workload())
     for _ in range(2):

@@ -21,7 +21,7 @@ from kueuelib.api.kinds import (
     SERVICE_MONITORS,
     VALIDATING_WEBHOOKS,
 )
-from kueuelib.api.meta import Obj, annotations_of
+from kueuelib.api.meta import Obj, Resource, annotations_of
 from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP
 from kueuelib.app.deployment import CONFIGURATION, DASHBOARDS, MONITOR, NAME, Deployed
 from kueuelib.app.doctor.finding import Subject
@@ -35,6 +35,7 @@ LEADER, UNREACHABLE, MISSING_KIND = "leader", "webhook-unreachable", "crd-missin
 INVALID, DISABLED, ACCOUNT = "configuration-invalid", "kind-disabled", "account-missing"
 MISDIRECTED, TERMINATING = "webhook-service", "crd-terminating"
 CONVERSION, ANOTHER_WEBHOOK = "crd-conversion", "another-webhook"
+MISSING_PERMISSION, REFUSED = "permissions", "write-refused"
 """Checks whose findings explain others."""
 _TEXT: Final = "jsonpath='{{.data.{}}}'".format(CONFIG_FILE.replace(".", r"\."))
 """How `kubectl get` prints the configuration file in the ConfigMap."""
@@ -52,6 +53,19 @@ CONFIGURATIONS = (
 def no_manager(snapshot: Snapshot) -> tuple[str, ...]:
     """The checks that find something if no manager runs."""
     return (LEADER,) if snapshot.configuration.leader_election.leader_elect else (UNREACHABLE,)
+
+
+def gone(snapshot: Snapshot, resource: Resource) -> tuple[str, ...]:
+    """The check that finds something if a kind is missing or being deleted with its objects.
+
+    Args:
+        snapshot: the cluster.
+        resource: the kind.
+    """
+    crd = snapshot.find(CRDS.kind, f"{resource.plural}.{resource.group}")
+    if crd is None:
+        return () if snapshot.why_unseen(CRDS.kind) else (MISSING_KIND,)
+    return (TERMINATING,) if crd["metadata"].get("deletionTimestamp") else ()
 
 
 def client_configs(snapshot: Snapshot) -> Iterator[tuple[Subject, Obj]]:

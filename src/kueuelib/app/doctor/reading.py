@@ -44,11 +44,11 @@ from kueuelib.app.explaining.gather import (
 )
 from kueuelib.app.installation import Installation
 from kueuelib.app.part_settings import engine_settings
+from kueuelib.app.refused_writes import REASONS
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
 from kueuelib.errors import ApiError, Forbidden, NotFound, TransportError
 from kueuelib.jobs.pods.integration import MISSED_PODS
-from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.server_time import server_time
 
@@ -204,7 +204,7 @@ async def _with_events(client: Client, lists: Lists) -> Lists:
     """The Events of managers that are not the only ones, and those about what was refused."""
     kind = kinds.EVENTS.kind
     events: list[Obj] = []
-    for reason in (RESERVED_BY_ANOTHER, COMPOSE_ERROR, REASON_FAILED_TO_START):
+    for reason in (RESERVED_BY_ANOTHER, REASON_FAILED_TO_START, *REASONS):
         try:
             page = await client.list(kinds.EVENTS, field_selector=f"reason={reason}")
         except Forbidden as error:

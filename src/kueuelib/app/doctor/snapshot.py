@@ -14,6 +14,7 @@ from kueuelib.api.names import PREBUILT_LABEL
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.explaining.gather import NEEDED, Cluster, Lists, labels_decide
 from kueuelib.app.explaining.subject import workload_of
+from kueuelib.app.refused_writes import REASONS, standing
 from kueuelib.app.refusers import dead_webhook, latest
 from kueuelib.jobs.contract.identifiers import identifier
 from kueuelib.scheduler.engine import Engine
@@ -165,6 +166,22 @@ class Snapshot:
         """
         uids = {one["metadata"]["uid"] for one in about}
         return latest(event for uid in uids for event in self._events.get((reason, uid), ()))
+
+    def refusal(self, workload: Obj, job: Obj | None = None) -> Obj | None:
+        """The last Event that says what is still refused for a Workload or its job; see `standing`.
+
+        Args:
+            workload: the raw one; Events about it count.
+            job: the raw one; Events about it count.
+        """
+        uids = [one["metadata"]["uid"] for one in (workload, job) if one is not None]
+        events = [
+            event
+            for uid in uids
+            for reason in REASONS
+            for event in self._events.get((reason, uid), ())
+        ]
+        return standing(events, workload, job, self.now) if events else None
 
     @cached_property
     def _events(self) -> Mapping[tuple[str, str], Sequence[Obj]]:

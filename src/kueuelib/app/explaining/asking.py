@@ -15,7 +15,7 @@ from kueuelib.app.explaining.gather import Cluster, read_cluster
 from kueuelib.app.explaining.leaving import leaving_note
 from kueuelib.app.explaining.manifests import Document
 from kueuelib.app.explaining.remarks import remarks_on
-from kueuelib.app.explaining.starts import creation_problem, start_note
+from kueuelib.app.explaining.starts import creation_problem, refusal_notes
 from kueuelib.app.explaining.subject import (
     Reference,
     group_problem,
@@ -25,6 +25,7 @@ from kueuelib.app.explaining.subject import (
     would_be,
 )
 from kueuelib.app.explaining.unmanaged import unmanaged
+from kueuelib.controllers.applier import ADMISSION_REFUSED
 from kueuelib.errors import ConfigError, NotFound
 from kueuelib.jobs.contract.identifiers import identifier, where_named
 from kueuelib.jobs.contract.settings import JobSettings
@@ -131,7 +132,7 @@ async def ask(
     cluster = await read_cluster(client, namespace, settings)
     answer = await _look(client, cluster, reference, namespace, clock.now(), jobs, seconds)
     (answer,) = await _remarked(client, cluster, [answer], clock.now())
-    if not _is_free(answer):
+    if not _is_free(answer) or any(one.startswith(ADMISSION_REFUSED) for one in answer.notes):
         return answer
     note = f"this was so for {(LOOKS - 1) * PAUSE:g} seconds, and no manager acted: is one running?"
     return attrs.evolve(answer, notes=(*answer.notes, note))
@@ -153,7 +154,7 @@ async def _remarked(
     for one, explanation in zip(explained, explanations, strict=True):
         raw = _named(cluster, explanation.key) if one.submitted else None
         if raw is not None:
-            notes[id(one)] += await start_note(client, raw, now)
+            notes[id(one)] += await refusal_notes(client, raw, now)
     return tuple(attrs.evolve(one, notes=(*one.notes, *notes.get(id(one), ()))) for one in answers)
 
 

@@ -1,52 +1,82 @@
-"""Why a job gets no Workload, or does not start: what the manager reports in Events."""
+"""Why a job gets no Workload, does not start or lacks pods, as far as Events say."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator, Sequence
 
 from kueuelib.api.ages import duration
 from kueuelib.api.kinds import EVENTS, JOBS, PODS
 from kueuelib.api.meta import Obj, ObjectKey, parse_time
-from kueuelib.api.names import REASON_FAILED_TO_START
+from kueuelib.api.names import ADMITTED, REASON_FAILED_TO_START
+from kueuelib.app.refused_writes import STANDING, problem_of, standing
 from kueuelib.app.refusers import find_remedy, latest
 from kueuelib.errors import Forbidden, NotFound
 from kueuelib.jobs.pods.reading import Stage, stage_of
-from kueuelib.jobs.reconcile.failed_starts import START_REFUSED
-from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR
+from kueuelib.jobs.reconcile.refusals import START_REFUSED
+from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR, CREATED_WORKLOAD, STARTED
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.obstacles import Problem
 from kueuelib.workload import states
 
-RECENT: Final = 300.0
-"""Seconds for which an Event counts if the job cannot be read; starts are tried more often."""
 
-
-async def start_note(client: Client, workload: Obj, now: float) -> tuple[str, ...]:
-    """Why the start of a job fails; empty if the job runs or need not run.
+async def refusal_notes(client: Client, workload: Obj, now: float) -> tuple[str, ...]:
+    """What the API server refuses for a Workload and its job, the start of the job first.
 
     Args:
         client: whose cluster.
         workload: the raw Workload.
         now: seconds since the epoch.
     """
-    over = states.is_evicted(workload) or states.is_finished(workload)
-    if over or not states.is_admitted(workload):
+    if states.is_finished(workload):
         return ()
-    held = await _is_held(client, workload)
-    if held is False:
-        return ()
+    job = await _job(client, workload)
+    admitted = states.is_admitted(workload) and not states.is_evicted(workload)
+    held = _is_held(job) if admitted else False
+    owner = next(iter(_owners(workload)), {}).get("uid", "")
+    meta = workload["metadata"]
     try:
-        told = await _last(client, workload, REASON_FAILED_TO_START, START_REFUSED)
+        about = [await _events(client, meta["namespace"], one) for one in (meta["uid"], owner)]
     except Forbidden as error:
         return (f"an Event may say why its job is not started: {error}",) if held else ()
+    events = [event for each in about for event in each]
+    notes = []
+    start = None if held is False else _start(events, workload, held=bool(held), now=now)
+    for said, what, event in (
+        ("its job is not started. ", "the start", start),
+        ("", "it", standing(events, workload, job, now)),
+    ):
+        if event is None:
+            continue
+        text = event["message"] if said else problem_of(event)
+        notes.append(f"{said}{text} ({_ago(event, now)})")
+        fix = await find_remedy(client, event["message"], meta["namespace"])
+        notes += [f"what refuses {what}: {fix}"] if fix else []
+    return tuple(notes)
+
+
+def _start(events: Sequence[Obj], workload: Obj, *, held: bool, now: float) -> Obj | None:
+    """The Event about a start that fails; None if the start has succeeded since, as far as known.
+
+    Args:
+        events: about the Workload and its job.
+        workload: the raw Workload, which is admitted.
+        held: whether the job is known to wait for its start.
+        now: seconds since the epoch.
+    """
+    told = latest(
+        one
+        for one in events
+        if one["reason"] == REASON_FAILED_TO_START and one["message"].startswith(START_REFUSED)
+    )
     if told is None:
-        return ()
-    age, message = now - parse_time(told["lastTimestamp"]), told["message"]
-    if held is None and age > RECENT:
-        return ()
-    note = f"its job is not started. {message} ({duration(max(0.0, age))} ago)"
-    fix = await find_remedy(client, message)
-    return (note, f"what refuses the start: {fix}") if fix else (note,)
+        return None
+    at = parse_time(told["lastTimestamp"])
+    since = states.condition(workload, ADMITTED).get("lastTransitionTime")
+    started = latest(one for one in events if one["reason"] == STARTED)
+    over = started is not None and parse_time(started["lastTimestamp"]) >= at
+    if (since and at < parse_time(since)) or (not held and (over or now - at > STANDING)):
+        return None
+    return told
 
 
 async def creation_problem(client: Client, obj: Obj, title: str, now: float) -> Problem | str:
@@ -61,34 +91,47 @@ async def creation_problem(client: Client, obj: Obj, title: str, now: float) -> 
     Returns:
         The problem, or a note if Events may not be listed; empty if nothing was reported.
     """
+    meta = obj["metadata"]
     try:
-        told = await _last(client, obj, COMPOSE_ERROR)
+        events = await _events(client, meta["namespace"], meta["uid"])
     except Forbidden as error:
         return f"an Event may say why it has no Workload: {error}"
-    if told is None:
+    told = latest(one for one in events if one["reason"] in (COMPOSE_ERROR, CREATED_WORKLOAD))
+    if told is None or told["reason"] != COMPOSE_ERROR:
         return ""
-    age = duration(max(0.0, now - parse_time(told["lastTimestamp"])))
-    problem = f"it has no Workload; {age} ago the manager said {COMPOSE_ERROR}: {told['message']}"
-    fix = await find_remedy(client, told["message"])
+    said = f"the manager said {COMPOSE_ERROR}: {told['message']}"
+    problem = f"it has no Workload; {_ago(told, now)} {said}"
+    fix = await find_remedy(client, told["message"], meta["namespace"])
     return Problem(title, problem, fix or "correct what the message names")
 
 
-async def _last(client: Client, obj: Obj, reason: str, begins: str = "") -> Obj | None:
-    """The latest Event of a reason about an object.
+def _ago(event: Obj, now: float) -> str:
+    return f"{duration(max(0.0, now - parse_time(event['lastTimestamp'])))} ago"
+
+
+async def _events(client: Client, namespace: str, uid: str) -> Sequence[Obj]:
+    """The Events about an object.
 
     Raises:
         Forbidden: the caller may not list Events.
     """
-    meta = obj["metadata"]
-    selector = f"involvedObject.uid={meta['uid']},reason={reason}"
-    events = await client.list(EVENTS, meta["namespace"], field_selector=selector)
-    return latest(one for one in events.items if one["message"].startswith(begins))
+    if not uid:
+        return ()
+    return (await client.list(EVENTS, namespace, field_selector=f"involvedObject.uid={uid}")).items
 
 
-async def _is_held(client: Client, workload: Obj) -> bool | None:
-    """Whether a Job or Pod of a Workload waits for its start; None if that is not known."""
-    known = None
-    for owner in workload["metadata"].get("ownerReferences") or ():
+def _owners(workload: Obj) -> Iterator[Obj]:
+    """The references to the owners of a Workload, the job before others."""
+    owners = workload["metadata"].get("ownerReferences") or ()
+    yield from sorted(owners, key=lambda one: not one.get("controller"))
+
+
+async def _job(client: Client, workload: Obj) -> Obj | None:
+    """A Job or Pod of a Workload, one that waits for its start if there is one; None if there is
+    none that can be read.
+    """
+    last = None
+    for owner in _owners(workload):
         resource = next((one for one in (JOBS, PODS) if one.kind == owner["kind"]), None)
         if resource is None or owner["apiVersion"] != resource.api_version:
             continue
@@ -97,7 +140,17 @@ async def _is_held(client: Client, workload: Obj) -> bool | None:
             obj = await client.get(resource, key)
         except (Forbidden, NotFound):
             continue
-        known = False
-        if stage_of(obj) is Stage.GATED if resource is PODS else obj["spec"].get("suspend"):
-            return True
-    return known
+        obj["kind"] = resource.kind
+        last = obj
+        if _is_held(obj):
+            break
+    return last
+
+
+def _is_held(job: Obj | None) -> bool | None:
+    """Whether a Job or Pod waits for its start; None without one."""
+    if job is None:
+        return None
+    if job["kind"] == PODS.kind:
+        return stage_of(job) is Stage.GATED
+    return bool(job["spec"].get("suspend"))

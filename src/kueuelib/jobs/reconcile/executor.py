@@ -35,9 +35,9 @@ from kueuelib.jobs.contract.commands import (
     Recheck,
     RequeueAfter,
 )
-from kueuelib.jobs.reconcile.failed_starts import FailedStarts, is_start
 from kueuelib.jobs.reconcile.lanes import Lane, stretches
 from kueuelib.jobs.reconcile.metrics import CREATED_WORKLOAD
+from kueuelib.jobs.reconcile.refusals import Refusals
 from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
@@ -50,7 +50,6 @@ REFUSED_RETRY = 60.0
 """Seconds until a permanently refused command is repeated, if nothing changes."""
 BEHIND_RETRY = 60.0
 """The longest delay, in seconds, after a plan from a stale state; the first delay is short."""
-REFUSED = "Refused"
 LANES = 8
 """How many pods of one plan are written at a time."""
 
@@ -132,7 +131,7 @@ class Executor:
         self._component = component
         self._version = version
         self._count = count
-        self._starts = FailedStarts(recorder, component, clock)
+        self._refusals = Refusals(recorder, component, clock)
         self._log = get_logger("jobs")
 
     async def run(self, commands: Sequence[Command], about: Obj | None = None) -> Outcome:
@@ -210,6 +209,9 @@ class Executor:
             except (BadRequest, Forbidden) as error:
                 self._tell(command, error, about, run)
                 return False
+            except ApiError as error:
+                self._refusals.tell(command, error, about)
+                raise
         return True
 
     def _is_overtaken(self, command: Command, run: _Run) -> bool:
@@ -234,19 +236,10 @@ class Executor:
         await self._known.refresh(spoken(resource, self._version), key_of(obj))
 
     def _tell(self, command: Command, error: ApiError, about: Obj | None, run: _Run) -> None:
-        """Reports on a job what the server refused to do for it."""
+        """Reports on a job what the server refused to do for it, and will refuse again."""
+        self._refusals.tell(command, error, about)
         if about is None or isinstance(error, Conflict):
             raise error
-        made = isinstance(command, Create | Change) and command.resource.group == KUEUE
-        what, verb = "The workload" if made else "A dependent object", "changed"
-        if isinstance(command, Create):
-            verb = "created"
-        elif isinstance(command, Delete):
-            what, verb = f"{command.resource.kind} {key_of(command.obj)}", "deleted"
-        text = f"{what} could not be {verb}: {error.message}"
-        reason = COMPOSE_ERROR if made else REFUSED
-        if not (isinstance(command, Change) and is_start(command)):  # reported already
-            self._recorder.event(about, WARNING, reason, text, component=self._component)
         self._log.warning("the server refuses", why=error.message, seconds=REFUSED_RETRY)
         run.wait = REFUSED_RETRY
 
@@ -307,17 +300,13 @@ class Executor:
         if command.versioned:
             identity["resourceVersion"] = run.version(old)
         body["metadata"] = {**(body.get("metadata") or {}), **identity}
-        try:
-            changed = await self._client.patch(
-                spoken(command.resource, self._version),
-                key_of(old),
-                body,
-                PatchType.MERGE,
-                subresource=command.subresource,
-            )
-        except ApiError as error:
-            self._starts.failed(command, error)
-            raise
+        changed = await self._client.patch(
+            spoken(command.resource, self._version),
+            key_of(old),
+            body,
+            PatchType.MERGE,
+            subresource=command.subresource,
+        )
         self._wrote(command.old, changed, run)
 
     async def _patch_status(self, command: PatchStatus, run: _Run) -> None:

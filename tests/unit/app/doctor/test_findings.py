@@ -513,6 +513,24 @@ def refuse_the_start(patient: Any) -> None:
     runs["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
 
 
+QUOTA = (
+    'Error creating: pods "runs-x" is forbidden: exceeded quota: few, requested: pods=1, used: '
+    "pods=2, limited: pods=2"
+)
+
+
+def told(patient: Any, kind: str, name: str, reason: str, message: str, ago: float = 30) -> None:
+    about = {"kind": kind, "name": name, "namespace": "ns", "uid": f"uid-{name}"}
+    at = format_time(patient.now - ago)
+    event = {"involvedObject": about, "reason": reason, "message": message, "lastTimestamp": at}
+    patient.add("Event", f"{name}-{ago:g}", "ns", **event)
+
+
+def exceed_a_quota(patient: Any) -> None:
+    patient.add("Job", "job", "ns", spec={"parallelism": 3}, status={"active": 2})
+    told(patient, "Job", "job", "FailedCreate", QUOTA)
+
+
 def name_no_class(patient: Any) -> None:
     suspend_for_nobody(patient)
     patient.get("Job", "alone")["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = "urgent"
@@ -708,6 +726,8 @@ CASES = [
     (suspend_for_nobody, "job-unqueued", ERROR, "Job ns/alone", "names the queue lq"),
     (bypass_the_webhook, "pod-unqueued", WARNING, "Pod ns/free", "runs without quota"),
     (refuse_the_start, "not-started", ERROR, "Job ns/held", "Workload runs was admitted"),
+    (exceed_a_quota, "write-refused", ERROR, "Job ns/job",
+     "its pods are not created: Error creating: pods"),
     (lose_the_account, "account-missing", HINT,
      "ServiceAccount kueue-system/kueue-controller-manager", "it does not exist"),
     (name_no_class, "job-unqueued", ERROR, "Job ns/alone", "urgent does not exist"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 
 import attrs
@@ -17,6 +18,7 @@ from kueuelib.errors import (
     NotFound,
     ServerError,
     TooManyRequests,
+    Unavailable,
 )
 from kueuelib.jobs.contract.commands import (
     Change,
@@ -459,4 +461,39 @@ async def test_a_start_that_the_server_refuses_is_told_once_a_minute_and_if_the_
     assert await tried(Forbidden("denied the request"), start) == denied
     for stale in (Conflict("changed"), NotFound("gone"), TooManyRequests("later")):
         assert await tried(stale, start) == []
-    assert await tried(dead, other) == [], "it stops the job, for example"
+    told_about_the_job = [("uid-job", "Warning", "Refused")]
+    assert [one[:3] for one in await tried(dead, other)] == told_about_the_job, "for example a stop"
+
+
+@pytest.mark.parametrize(
+    ("command", "reason", "text"),
+    [
+        (Create(WORKLOADS, workload()), "ErrWorkloadCompose", "The workload could not be created"),
+        (
+            Change(WORKLOADS, workload(), {**workload(), "spec": {}}),
+            "ErrWorkloadCompose",
+            "The workload could not be changed",
+        ),
+        (status(), "Refused", "The status of Workload ns/wl could not be changed"),
+        (Delete(WORKLOADS, workload()), "Refused", "Workload ns/wl could not be deleted"),
+        (DropFinalizer(WORKLOADS, workload(), IN_USE), "Refused", "Workload ns/wl could not be"),
+    ],
+)
+async def test_each_refused_write_is_told_to_the_job_once_a_minute(command, reason, text):
+    about, told, clock, server = pod("job"), Told(), Hand(), Server()
+    executor = Executor(server, Known(), told, "test", "v1beta2", clock=clock)
+    for error in (ServerError("failed calling webhook"), Forbidden("exceeded quota: q")):
+        for at in (0, 30, 60):
+            clock.at += at
+            server.failure = error
+            with contextlib.suppress(ServerError):
+                await executor.run([command], about)
+        assert [one[:3] for one in told.found] == [("uid-job", "Warning", reason)] * 2
+        assert told.found[0][3].startswith(text)
+        assert told.found[0][3].endswith(f": {error}")
+        told.found.clear()
+    for passing in (Unavailable("away", code=503), TooManyRequests("later")):
+        server.failure = passing
+        with pytest.raises(type(passing)):
+            await executor.run([command], about)
+    assert told.found == []

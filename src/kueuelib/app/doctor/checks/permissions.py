@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kueuelib.api.kinds import LEASES, SERVICE_ACCOUNTS
 from kueuelib.app.doctor.checks.managers import leads
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
-from kueuelib.app.doctor.manager import ACCOUNT, MISSING_KIND, install, outside
+from kueuelib.app.doctor.manager import ACCOUNT, MISSING_KIND, MISSING_PERMISSION, install, outside
 from kueuelib.app.doctor.snapshot import PERMISSIONS, Snapshot
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 
@@ -27,7 +27,7 @@ def account(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(severity, subject, problem, fix, (MISSING_KIND,))
 
 
-@check("permissions", PERMISSIONS)
+@check(MISSING_PERMISSION, PERMISSIONS)
 def denied(snapshot: Snapshot) -> Iterator[Finding]:
     """Permissions that the installation grants but the API server denies, by resource."""
     lost: dict[tuple[str, str], list[str]] = {}

@@ -17,7 +17,7 @@ from kueuelib.api.names import (
 )
 from kueuelib.app.doctor.checks.managers import leads
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
-from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, DISABLED, no_manager
+from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, DISABLED, gone, no_manager
 from kueuelib.app.doctor.snapshot import BYPASSING, Snapshot
 from kueuelib.app.explaining.subject import group_problem
 from kueuelib.app.part_settings import job_settings
@@ -26,7 +26,7 @@ from kueuelib.jobs.contract.identifiers import identifier, where_named
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.reading import Stage, group_of, has_finalizer, queue_of, stage_of
 from kueuelib.jobs.pods.selection import is_selected
-from kueuelib.jobs.reconcile.failed_starts import START_REFUSED
+from kueuelib.jobs.reconcile.refusals import START_REFUSED
 from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR
 from kueuelib.workload.states import condition, is_admitted, is_evicted, is_finished
 
@@ -143,12 +143,13 @@ def unqueued(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(Severity.ERROR, subject_of("Job", job), f"{problem}: {why}", fix)
             continue
         name, where = job["metadata"]["name"], f"-n {job['metadata']['namespace']}"
-        follows = (*no_manager(snapshot), DISABLED, ANOTHER_WEBHOOK)
+        follows = (*gone(snapshot, WORKLOADS), *no_manager(snapshot), DISABLED, ANOTHER_WEBHOOK)
         told = snapshot.last_event(COMPOSE_ERROR, job)
         if told is not None:
             ago = duration(snapshot.age(told["lastTimestamp"]))
             problem += f": {ago} ago the manager said {COMPOSE_ERROR}: {told['message']}"
-            fix = remedy(told["message"], snapshot.webhook_configurations())
+            space = job["metadata"]["namespace"]
+            fix = remedy(told["message"], snapshot.webhook_configurations(), space)
             fix = fix or f"kubectl get {where} job {name} -o yaml  # correct what the message names"
         else:
             problem += (
@@ -182,7 +183,8 @@ def not_started(snapshot: Snapshot) -> Iterator[Finding]:
         if told is not None and told["message"].startswith(START_REFUSED):
             ago = duration(snapshot.age(told["lastTimestamp"]))
             problem += f": {told['message'].removeprefix(START_REFUSED)} ({ago} ago)"
-            fix = remedy(told["message"], snapshot.webhook_configurations()) or fix
+            space = meta["namespace"]
+            fix = remedy(told["message"], snapshot.webhook_configurations(), space) or fix
         follows = (*no_manager(snapshot), ANOTHER_WEBHOOK)
         yield Finding(Severity.ERROR, subject_of(kind, obj), problem, fix, follows)
 

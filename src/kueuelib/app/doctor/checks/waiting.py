@@ -10,7 +10,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.api.missing_features import sentence
 from kueuelib.api.names import FINISHED, REASON_FAILED_TO_START, REASON_OUT_OF_SYNC
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
-from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, look, no_manager
+from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, REFUSED, look, no_manager
 from kueuelib.app.doctor.snapshot import FACTS, LABELS, Snapshot
 from kueuelib.scheduler.explain.own_changes import job_of
 from kueuelib.scheduler.explain.trial import Verdict
@@ -36,6 +36,9 @@ def fits(snapshot: Snapshot) -> Iterator[Finding]:
         if outcome.verdict is Verdict.ADMITTED:
             problem = "nothing stands in its way, and no manager admits it"
             follows = (*no_manager(snapshot), ANOTHER_WEBHOOK)
+            raw = snapshot.find("Workload", key.name, key.namespace)
+            if raw is not None and snapshot.refusal(raw) is not None:
+                follows = (*follows, REFUSED)
             yield Finding(Severity.ERROR, _subject(key), problem, look(snapshot), follows)
 
 

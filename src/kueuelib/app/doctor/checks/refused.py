@@ -1,0 +1,40 @@
+"""Writes that the API server refuses: of Workloads, of their jobs, and of the pods of Jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kueuelib.api.ages import duration
+from kueuelib.api.kinds import EVENTS
+from kueuelib.api.meta import Obj
+from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
+from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, MISSING_PERMISSION, REFUSED
+from kueuelib.app.doctor.snapshot import Snapshot
+from kueuelib.app.refused_writes import problem_of
+from kueuelib.app.refusers import remedy
+
+
+@check(REFUSED, EVENTS.kind, "Workload")
+def refused(snapshot: Snapshot) -> Iterator[Finding]:
+    """Jobs and Workloads for which something is not written, as Events of the last minutes say."""
+    seen: set[str] = set()
+    for kind in ("Job", "Pod", "Workload"):
+        for obj in snapshot.all(kind):
+            workload = obj if kind == "Workload" else snapshot.workload_of(obj)
+            if workload is None:
+                continue
+            event = snapshot.refusal(workload, None if kind == "Workload" else obj)
+            if event is not None and event["metadata"]["uid"] not in seen:
+                seen.add(event["metadata"]["uid"])
+                yield _finding(snapshot, event)
+
+
+def _finding(snapshot: Snapshot, event: Obj) -> Finding:
+    about, message = event["involvedObject"], event["message"]
+    namespace = about.get("namespace") or ""
+    subject = Subject(about["kind"], about["name"], namespace)
+    ago = duration(snapshot.age(event["lastTimestamp"]))
+    fix = remedy(message, snapshot.webhook_configurations(), namespace)
+    fix = fix or f"kubectl -n {namespace} describe {about['kind'].lower()} {about['name']}"
+    follows = (MISSING_PERMISSION, ANOTHER_WEBHOOK)
+    return Finding(Severity.ERROR, subject, f"{problem_of(event)} ({ago} ago)", fix, follows)
