@@ -27,6 +27,7 @@ from .test_findings import (
     deny,
     die,
     empty_the_secret,
+    end_the_queue,
     finish_the_other,
     gate_for_nobody,
     keep_a_finalizer,
@@ -35,11 +36,17 @@ from .test_findings import (
     lead_with_old_values,
     leave,
     let_the_certificate_end_soon,
+    lose_a_check,
     lose_a_configuration,
     lose_a_controller,
+    lose_a_flavor,
+    lose_both_queues,
     lose_the_account,
     lose_the_lease,
+    lose_the_local_queue,
     lose_the_secret,
+    name_no_cluster_queue,
+    name_no_local_queue,
     say_something_else,
     suspend_for_nobody,
     trust_nobody,
@@ -187,6 +194,37 @@ def test_one_command_saves_the_objects_of_all_kinds_that_are_left(patient: Any) 
     (fix,) = {found.fix for name, found in patient.found() if name == "crd-terminating"}
     assert fix.startswith("kueuelib apiserver dump --backup > kueue.yaml && kubectl get pods -A")
     assert WORKLOADS not in fix, "kubectl refuses to list a kind that is gone"
+
+
+@pytest.mark.parametrize(
+    ("plural", "make_ill"),
+    [
+        ("clusterqueues", end_the_queue),
+        ("clusterqueues", lose_both_queues),
+        ("clusterqueues", name_no_cluster_queue),
+        ("clusterqueues", say_something_else),
+        ("resourceflavors", lose_a_flavor),
+        ("admissionchecks", lose_a_check),
+        ("localqueues", name_no_local_queue),
+        ("localqueues", lose_the_local_queue),
+        ("workloads", suspend_for_nobody),
+    ],
+)
+def test_what_goes_with_a_kind_follows_from_its_deletion(
+    patient: Any, plural: str, make_ill: Any
+) -> None:
+    make_ill(patient)
+    before = {name for name, _ in patient.found()}
+    assert "crd-terminating" not in {*patient.causes().values()}
+    name = f"{plural}.kueue.x-k8s.io"
+    patient.get(CRD, name)["metadata"]["deletionTimestamp"] = "2024-01-01T00:00:00Z"
+    assert patient.causes() == dict.fromkeys(before, "crd-terminating")
+    patient.get(CRD, name)["metadata"].pop("deletionTimestamp")
+    other = next(one for one in ("workloads", "cohorts") if one != plural)
+    kept = patient.get(CRD, f"{other}.kueue.x-k8s.io")["metadata"]
+    kept["deletionTimestamp"] = "2024-01-01T00:00:00Z"
+    ours = {"queue-inactive", "flavor-missing", "local-queue", "queue-name", "job-unqueued"}
+    assert "crd-terminating" not in [patient.causes().get(one) for one in before & ours]
 
 
 def test_a_deleted_kind_beside_a_missing_one_needs_an_uninstallation(patient: Any) -> None:

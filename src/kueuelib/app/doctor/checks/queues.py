@@ -7,6 +7,8 @@ from difflib import get_close_matches
 from re import sub
 
 from kueuelib.api import kueue
+from kueuelib.api.kinds import ADMISSION_CHECKS as ADMISSION_CHECK
+from kueuelib.api.kinds import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS
 from kueuelib.api.meta import find_condition
 from kueuelib.api.names import (
     ACTIVE,
@@ -18,7 +20,7 @@ from kueuelib.api.names import (
 from kueuelib.api.phrases import some
 from kueuelib.app.doctor.checks.finalizers import recreation
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
-from kueuelib.app.doctor.manager import look, no_manager
+from kueuelib.app.doctor.manager import gone, look, no_manager
 from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, COHORTS, LABELS, Snapshot
 from kueuelib.checks.provisioning.check import CONTROLLER_NAME
 from kueuelib.scheduler.explain.obstacles import (
@@ -58,10 +60,13 @@ def inactive(snapshot: Snapshot) -> Iterator[Finding]:
             waiting = snapshot.world.lines().get(name, ())
             severity = Severity.ERROR if waiting else Severity.HINT
             problem += f"; these Workloads wait in it: {some(waiting)}" if waiting else ""
-            fix = recreation(name)
+            fix, follows = recreation(name), gone(snapshot, CLUSTER_QUEUES)
         elif absent:
-            if all(one.subject.startswith("ResourceFlavor ") for one in absent) and not silent:
+            kinds = {one.subject.partition(" ")[0] for one in absent}
+            if kinds == {RESOURCE_FLAVORS.kind} and not silent:
                 follows = (MISSING_FLAVOR,)
+            elif kinds == {ADMISSION_CHECK.kind}:
+                follows = gone(snapshot, ADMISSION_CHECK)
             fix += f"  # {'; '.join(f'{one.subject}: {one.fix}' for one in absent)}"
         elif placed := topologies(snapshot.world, snapshot.world.cluster_queues[name]):
             follows = () if silent else (TOPOLOGY,)
@@ -90,7 +95,8 @@ def missing_flavors(snapshot: Snapshot) -> Iterator[Finding]:
         problem = f"it does not exist, and nothing is admitted in {where}, which names it"
         take_out = f"or take it out of spec.resourceGroups of {where}"
         fix = f"kubectl get resourceflavors,clusterqueues  # create {flavor}, {take_out}"
-        yield Finding(Severity.ERROR, Subject("ResourceFlavor", flavor), problem, fix)
+        subject, follows = Subject("ResourceFlavor", flavor), gone(snapshot, RESOURCE_FLAVORS)
+        yield Finding(Severity.ERROR, subject, problem, fix, follows)
 
 
 @check(TOPOLOGY, "ClusterQueue", "ResourceFlavor", before_migration=True)
@@ -122,7 +128,8 @@ def status(snapshot: Snapshot) -> Iterator[Finding]:
             problem = (
                 f"its condition Active is {now}, and should be {state.active}: {state.message}"
             )
-            subject, follows = Subject("ClusterQueue", name), no_manager(snapshot)
+            subject = Subject("ClusterQueue", name)
+            follows = (*no_manager(snapshot), *gone(snapshot, CLUSTER_QUEUES))
             yield Finding(Severity.WARNING, subject, problem, look(snapshot), follows)
 
 
@@ -145,7 +152,7 @@ def local_queues(snapshot: Snapshot) -> Iterator[Finding]:
                 f"ClusterQueue {local_queue.spec.cluster_queue} does not exist; there are: {known}"
             )
             fix = _without_cluster_queue(snapshot, local_queue, where)
-            yield Finding(Severity.ERROR, subject, problem, fix)
+            yield Finding(Severity.ERROR, subject, problem, fix, gone(snapshot, CLUSTER_QUEUES))
             continue
         selector = queue_spec(queue).selector
         labels = world.namespaces.get(key.namespace, {})
@@ -195,4 +202,5 @@ def queue_names(snapshot: Snapshot) -> Iterator[Finding]:
         if kind == "LocalQueue":
             problem += f", and these Workloads name it: {some(names)}"
         fix = f"kubectl -n {namespace} get workloads  # {told.fix}"
-        yield Finding(Severity.ERROR, Subject(kind, name, namespace), problem, fix)
+        follows = gone(snapshot, LOCAL_QUEUES)
+        yield Finding(Severity.ERROR, Subject(kind, name, namespace), problem, fix, follows)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from kueuelib.api.kinds import CLUSTER_QUEUES, LOCAL_QUEUES
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.phrases import some
 from kueuelib.api.quantity import format_amount
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
+from kueuelib.app.doctor.manager import gone
 from kueuelib.app.doctor.snapshot import COHORTS, Snapshot
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT
 from kueuelib.scheduler.pending.holding import charge
@@ -37,7 +39,7 @@ def lost(snapshot: Snapshot) -> Iterator[Finding]:
             f"they hold {_amounts(world.workloads[key] for key in keys)}"
         )
         fix = f"kubectl get workloads -A  # create ClusterQueue {name} again, or end these jobs"
-        follows = ("local-queue",) if named else ()
+        follows = (*gone(snapshot, CLUSTER_QUEUES), *(("local-queue",) if named else ()))
         yield Finding(Severity.WARNING, Subject(CLUSTER_QUEUE, name), problem, fix, follows)
     for local, keys in by_local.items():
         problem = (
@@ -46,7 +48,7 @@ def lost(snapshot: Snapshot) -> Iterator[Finding]:
         )
         fix = f"kubectl get -n {local.namespace} localqueues  # create {local.name} again"
         subject = Subject("LocalQueue", local.name, local.namespace)
-        yield Finding(Severity.HINT, subject, problem, fix)
+        yield Finding(Severity.HINT, subject, problem, fix, gone(snapshot, LOCAL_QUEUES))
 
 
 def _amounts(workloads: Iterable[Workload]) -> str:
