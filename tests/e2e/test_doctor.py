@@ -24,6 +24,7 @@ from ward import (
     DOMAIN,
     ELASTIC,
     HOOKS,
+    LATER,
     LEASE,
     LEASES,
     MUTATING,
@@ -308,6 +309,22 @@ def with_waiting(ward: Ward, queue: str, obj: Obj) -> Iterator[None]:
 
 
 @contextmanager
+def with_refused_admission(ward: Ward) -> Iterator[None]:
+    with with_waiting(ward, "strict", workload("refused", "strict")):
+        about = ward.rest.get(f"{WORKLOADS}/refused")
+        meta = {name: about["metadata"][name] for name in ("name", "namespace", "uid")}
+        event = {
+            "metadata": {"name": "refused"},
+            "involvedObject": {"kind": "Workload", **meta},
+            "reason": "AdmissionFailed",
+            "message": "The admission could not be written: exceeded quota: few, limited: x=1",
+            "lastTimestamp": format_time(time.time() + LATER),
+        }
+        with ward.with_one("/api/v1/namespaces/default/events", event):
+            yield
+
+
+@contextmanager
 def with_quota(ward: Ward, cluster_queue: str) -> Iterator[None]:
     """A Workload that holds quota of a ClusterQueue with less, or of one that does not exist."""
     assigned = {"name": "main", "flavors": {"cpu": "on-demand"}, "resourceUsage": {"cpu": "2"}}
@@ -536,6 +553,13 @@ CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
         {("quota-exceeded", "ClusterQueue small")},
     ),
     "a job could not start": (with_failed_start, {("never-ran", "Workload default/ended")}),
+    "an admission is refused": (
+        with_refused_admission,
+        {
+            ("write-refused", "Workload default/refused"),
+            ("fits-but-waits", "Workload default/refused"),
+        },
+    ),
     "nobody admits what fits": (
         lambda ward: with_waiting(ward, "free", workload("lonely", "free")),
         {("fits-but-waits", "Workload default/lonely")},

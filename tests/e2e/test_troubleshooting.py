@@ -259,6 +259,7 @@ def test_kinds_that_are_deleted_while_no_manager_runs(
         assert "job-steady" in (tmp_path / "workloads.yaml").read_text()
         assert pods_of(cluster, "steady").keys() == before.keys(), "without a manager jobs go on"
         assert f"{rows()['crd-missing, webhook-missing']} && kueuelib install" in way_out
+        cluster.run("kubectl -n kueue-system delete lease c1f6bfd2.kueue.x-k8s.io")
         cluster.run(way_out.partition(";")[0])
         assert pods_of(cluster, "steady").keys() == before.keys()
         start(cluster)

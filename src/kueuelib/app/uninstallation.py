@@ -248,7 +248,9 @@ async def _until_unled(
         first = first or renewed
         if renewed != first or clock.monotonic() - started > deadline:
             problem = f"manager {holder} leads, and would stop the jobs of the Workloads that go"
-            raise ConfigError(f"Lease {key}", problem, await _ending(client, holder))
+            gone = f"if it no longer runs: kubectl -n {key.namespace} delete lease {key.name}"
+            fix = f"{await _ending(client, holder)}, and try again; {gone}"
+            raise ConfigError(f"Lease {key}", problem, fix)
         await clock.sleep(LOOK)
 
 
@@ -260,8 +262,8 @@ async def _ending(client: Client, holder: str) -> str:
         if owner is not None and owner["kind"] == "ReplicaSet":
             deployment = owner["name"].rpartition("-")[0]
             scale = f"kubectl -n {pod['metadata']['namespace']} scale deployment {deployment}"
-            return f"end it with {scale} --replicas=0, and try again"
-    return f"stop its process on {host}, and try again"
+            return f"end it with {scale} --replicas=0"
+    return f"stop its process on {host}"
 
 
 async def _check_quota(client: Client) -> None:
