@@ -13,6 +13,7 @@ from kueuelib.errors import ApiError, TransportError
 from kueuelib.runtime.client import Client
 
 _QUOTA: Final = re.compile("(?:exceeded|failed) quota: ([^,:]+)[,:]")
+_DENIED: Final = re.compile('User "[^"]+" cannot [a-z]+ resource ')
 OUR_CONFIGURATIONS: Final = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
 _DEAD: Final = re.compile('failed calling webhook "([^"]+)"')
 _REFUSING: Final = re.compile('admission webhook "([^"]+)" denied the request')
@@ -65,6 +66,15 @@ def is_refusal(message: str) -> bool:
     return bool(_DEAD.search(message)) or "denied the request" in message or "forbidden" in message
 
 
+def lacks_permission(message: str) -> bool:
+    """Whether a message says that the writer may not write such objects.
+
+    Args:
+        message: of the API server.
+    """
+    return bool(_DENIED.search(message))
+
+
 def remedy(message: str, configurations: Iterable[tuple[str, Obj]], namespace: str) -> str:
     """What to do about what refuses a write; empty if the message does not lead to it.
 
@@ -78,6 +88,11 @@ def remedy(message: str, configurations: Iterable[tuple[str, Obj]], namespace: s
         return (
             f"kubectl -n {namespace} describe resourcequota {quota[1]}  # raise spec.hard of what "
             "the message names, or remove what uses it"
+        )
+    if lacks_permission(message):
+        return (
+            "kueuelib doctor  # prints the command that grants what the manager needs; with --self "
+            "and the manager's kubeconfig if it does not run as its ServiceAccount"
         )
     policy = _POLICY.search(message)
     if policy:

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from .test_findings import QUOTA, exceed_a_quota, finish_the_other, told
+import pytest
+
+from kueuelib.jobs.reconcile.refusals import START_REFUSED
+
+from .test_findings import (
+    QUOTA,
+    deny,
+    exceed_a_quota,
+    finish_the_other,
+    refuse_the_start,
+    suspend_for_nobody,
+    told,
+)
 
 
 def refuse_the_status(patient: Any) -> None:
@@ -32,3 +44,25 @@ def test_an_old_refusal_no_longer_counts(patient: Any) -> None:
 def test_a_refused_admission_explains_that_a_workload_waits(patient: Any) -> None:
     refuse_the_status(patient)
     assert patient.causes() == {"fits-but-waits": "write-refused"}
+
+
+DENIED = 'jobs.batch "x" is forbidden: User "system:sa" cannot patch resource "jobs"'
+
+
+@pytest.mark.parametrize(
+    ("make_ill", "event", "check"),
+    [
+        (suspend_for_nobody, ("alone", "ErrWorkloadCompose", ""), "job-unqueued"),
+        (refuse_the_start, ("held", "FailedToStart", START_REFUSED), "not-started"),
+        (exceed_a_quota, ("job", "Refused", "Job ns/job could not be changed: "), "write-refused"),
+    ],
+)
+def test_a_missing_permission_explains_what_is_refused_for_it(
+    patient: Any, make_ill: Any, event: tuple[str, str, str], check: str
+) -> None:
+    make_ill(patient)
+    name, reason, begins = event
+    told(patient, "Job", name, reason, f"{begins}{DENIED}", ago=10)
+    assert patient.only(check).fix.startswith("kueuelib doctor  # ")
+    deny(patient)
+    assert patient.causes() == {check: "permissions"}

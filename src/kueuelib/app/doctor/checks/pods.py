@@ -17,11 +17,17 @@ from kueuelib.api.names import (
 )
 from kueuelib.app.doctor.checks.managers import leads
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
-from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, DISABLED, gone, no_manager
+from kueuelib.app.doctor.manager import (
+    ANOTHER_WEBHOOK,
+    DISABLED,
+    MISSING_PERMISSION,
+    gone,
+    no_manager,
+)
 from kueuelib.app.doctor.snapshot import BYPASSING, Snapshot
 from kueuelib.app.explaining.subject import group_problem
 from kueuelib.app.part_settings import job_settings
-from kueuelib.app.refusers import remedy
+from kueuelib.app.refusers import lacks_permission, remedy
 from kueuelib.jobs.contract.identifiers import identifier, where_named
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.reading import Stage, group_of, has_finalizer, queue_of, stage_of
@@ -148,6 +154,8 @@ def unqueued(snapshot: Snapshot) -> Iterator[Finding]:
         if told is not None:
             ago = duration(snapshot.age(told["lastTimestamp"]))
             problem += f": {ago} ago the manager said {COMPOSE_ERROR}: {told['message']}"
+            if lacks_permission(told["message"]):
+                follows = (MISSING_PERMISSION, *follows)
             space = job["metadata"]["namespace"]
             fix = remedy(told["message"], snapshot.webhook_configurations(), space)
             fix = fix or f"kubectl get {where} job {name} -o yaml  # correct what the message names"
@@ -179,13 +187,15 @@ def not_started(snapshot: Snapshot) -> Iterator[Finding]:
         )
         fix = f"kubectl patch {kind.lower()} {meta['name']} -n {meta['namespace']} {try_it}"
         fix += " --dry-run=server  # shows what refuses the start, for example a webhook"
-        told = snapshot.last_event(REASON_FAILED_TO_START, obj, workload)
+        denied, told = False, snapshot.last_event(REASON_FAILED_TO_START, obj, workload)
         if told is not None and told["message"].startswith(START_REFUSED):
             ago = duration(snapshot.age(told["lastTimestamp"]))
             problem += f": {told['message'].removeprefix(START_REFUSED)} ({ago} ago)"
+            denied = lacks_permission(told["message"])
             space = meta["namespace"]
             fix = remedy(told["message"], snapshot.webhook_configurations(), space) or fix
         follows = (*no_manager(snapshot), ANOTHER_WEBHOOK)
+        follows = (MISSING_PERMISSION, *follows) if denied else follows
         yield Finding(Severity.ERROR, subject_of(kind, obj), problem, fix, follows)
 
 
