@@ -41,6 +41,7 @@ def _main() -> None:
     from kueuelib.cli.root import app
     from kueuelib.errors import KueuelibError
 
+    gc.freeze()
     gc.enable()
     if len(sys.argv) == 1:
         print(app.get_help(click.Context(app, info_name="kueuelib")), file=sys.stderr)  # noqa: T201 - a command line

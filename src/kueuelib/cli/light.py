@@ -21,8 +21,9 @@ def light_imports(*, serves: bool = False) -> Iterator[None]:
     connections without a TLS context; each of ours has its own. attrs keeps the source of the
     methods that it generates for tracebacks: it is dropped before the start needs more memory.
     What is imported already stays, and what is imported here is not garbage later: collections
-    leave it out, and would find nothing meanwhile. Those who do not use attrs come first, because
-    they make no garbage to look for among them.
+    leave it out, and would find nothing meanwhile. A program that serves looks once for the garbage
+    that attrs makes. Those who do not use attrs come first, because they make none. Others end
+    sooner than this search would pay.
 
     Args:
         serves: whether the program serves HTTP.
@@ -39,8 +40,10 @@ def light_imports(*, serves: bool = False) -> Iterator[None]:
             if serves:
                 import aiohttp.web  # noqa: F401 - see above
 
-            gc.freeze()
+                gc.freeze()
             yield
+            if not serves:
+                gc.freeze()
     finally:
         linecache.clearcache()
         gc.freeze()

@@ -1,4 +1,4 @@
-"""What a program imports while its memory is small."""
+"""What a program imports while its memory is small, and what it spares."""
 
 from __future__ import annotations
 
@@ -31,3 +31,23 @@ def test_only_commands_that_make_pages_import_their_templates(command: str) -> N
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("serves", [False, True])
+def test_only_a_program_that_serves_looks_for_the_garbage_of_its_imports(serves: bool) -> None:
+    code = (
+        "import gc\n"
+        "from kueuelib.cli.light import light_imports\n"
+        "gc.freeze()\n"
+        f"with light_imports(serves={serves}):\n"
+        "    searches = []\n"
+        "    gc.callbacks.append(lambda phase, info: searches.append(info['collected']))\n"
+        "    import kueuelib.cli.pending.command\n"
+        "gc.callbacks.clear()\n"
+        "print(sum(searches))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    found = int(done.stdout)
+    assert found > 1000 if serves else found == 0

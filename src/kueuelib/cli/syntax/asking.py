@@ -159,7 +159,7 @@ def report(
 
     It only reads. The page names what it may not read.
     """
-    with light_imports():
+    with light_imports(serves=serve):
         from kueuelib.cli.report.command import run
 
     return run(kubeconfig, config, namespace, changes, server_timeout, serve=serve, port=port)
