@@ -27,7 +27,7 @@ import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, is_true
 from kueuelib.app.configuration import parse_configuration
-from kueuelib.app.part_settings import engine_settings
+from kueuelib.app.decision_settings import engine_settings
 from kueuelib.embedded import identity
 from kueuelib.scheduler.decide.cycle import Admit
 from kueuelib.simulator import driver

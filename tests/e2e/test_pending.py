@@ -174,11 +174,22 @@ with contextlib.redirect_stdout(io.StringIO()) as told, contextlib.suppress(Syst
 assert "ns/w" in told.getvalue() or " w " in told.getvalue(), told.getvalue()
 print([name for name in {unused!r} if name in sys.modules])
 """
-    unused = ("rich", "cryptography", "aiohttp.web_app", "jsonpatch", "kueuelib.embedded")
+    unused = ("rich", "cryptography", "aiohttp", "jsonpatch", "urllib.request")
     unused += (
+        "kueuelib.embedded",
         "kueuelib.jobs.pods.compose",
         "kueuelib.jobs.contract.generic_job",
+        "kueuelib.jobs.contract.settings",
         "kueuelib.controllers.webhooks",
+        "kueuelib.machinery.election",
+        "kueuelib.machinery.reflector_protocol",
+        "kueuelib.runtime.importing",
+        "kueuelib.runtime.webhook.certs",
+        "kueuelib.scheduler.explain.answer",
+        "kueuelib.scheduler.explain.changes",
+        "kueuelib.scheduler.explain.obstacles",
+        "kueuelib.simulator",
+        "kueuelib.workload.states",
     )
     for args in (("pending", "-A"), ("report",)):
         done = subprocess.run(

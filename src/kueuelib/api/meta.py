@@ -19,6 +19,9 @@ from kueuelib.errors import ConfigError
 Obj = dict[str, Any]
 """An object as the API server sends it. Never change an object from a store in place."""
 
+PARTIAL = "PartialObjectMetadata"
+"""The kind under which a server sends the metadata of an object."""
+
 
 class ObjectKey(NamedTuple):
     """The name of an object within its kind; `namespace` is empty for cluster-scoped kinds."""

@@ -50,7 +50,6 @@ from kueuelib.app.refusals import refuse_any
 from kueuelib.app.resources import Resources
 from kueuelib.app.tls import Tls
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.contract.settings import QuotaReleaseStrategy
 from kueuelib.runtime.namespace import own_namespace
 from kueuelib.runtime.yaml_files import documents, read_text
 
@@ -257,7 +256,7 @@ class Configuration:
     queue_visibility: QueueVisibility | None = None
     visibility_server: VisibilityServer | None = None
     multi_kueue: MultiKueue | None = key(None, refused=True)
-    quota_release_strategy: str | None = key(None, rule=one_of(*QuotaReleaseStrategy))
+    quota_release_strategy: str | None = key(None, rule=one_of("OnTermination", "OnTerminal"))
     feature_gates: Mapping[str, bool] = attrs.field(factory=dict)
 
     @property

@@ -19,8 +19,8 @@ from kueuelib.app.refusals import Refusal, refusal_of
 from kueuelib.app.resources import check_resources
 from kueuelib.app.tls import check_tls
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.contract.settings import COMMON_FRAMEWORKS, POD_FRAMEWORK
-from kueuelib.machinery.election import ElectionOptions
+from kueuelib.jobs.contract.frameworks import COMMON_FRAMEWORKS, POD_FRAMEWORK
+from kueuelib.machinery.election_options import ElectionOptions
 from kueuelib.machinery.selectors import from_label_selector
 
 if TYPE_CHECKING:

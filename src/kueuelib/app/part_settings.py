@@ -1,23 +1,16 @@
-"""The settings of each part from a configuration: jobs, decisions, and the life of Workloads."""
+"""The settings of the parts that act from a configuration: jobs, and the life of Workloads."""
 
 from __future__ import annotations
 
-import attrs
-
 from kueuelib.app.configuration import Configuration
+from kueuelib.app.decision_settings import admits_claims, pods_ready
 from kueuelib.app.feature_gates import (
     FAST_GROUP_RELEASE,
-    FLAVOR_FUNGIBILITY,
-    PARTIAL_ADMISSION,
     PRIORITY_DEFAULTING,
-    PRIORITY_SORTING,
     QUEUE_LABELS,
-    REJECT_CLAIMS,
     TOPOLOGY,
 )
 from kueuelib.app.metrics import taken_over
-from kueuelib.app.pods_ready import WaitForPodsReady
-from kueuelib.app.preemption import load_policy
 from kueuelib.jobs.contract.origin import Origin
 from kueuelib.jobs.contract.settings import (
     JobSettings,
@@ -26,7 +19,6 @@ from kueuelib.jobs.contract.settings import (
     system_excluded,
 )
 from kueuelib.jobs.contract.taken_over import TakenOver
-from kueuelib.scheduler.settings import FairSharing, Settings
 from kueuelib.workload.life import LifeSettings
 
 
@@ -86,51 +78,8 @@ def quota_release(
     return early, early if fast else late
 
 
-def engine_settings(configuration: Configuration, source: str = "configuration") -> Settings:
-    """The settings for decisions.
-
-    Args:
-        configuration: the user's configuration.
-        source: what to call the configuration in errors.
-
-    Raises:
-        ConfigError: the preemption policy cannot be loaded.
-    """
-    waiting, gates = pods_ready(configuration), configuration.feature_gates
-    sharing, by_usage = configuration.fair_sharing, configuration.admission_fair_sharing
-    settings = Settings(
-        fair_sharing=FairSharing(sharing.strategies) if sharing and sharing.enable else None,
-        past_usage=None if by_usage is None else by_usage.rule,
-        preemption=load_policy(configuration.preemption, source),
-        exceeds_quota=configuration.preemption.exceed_quota_until_victims_leave,
-        parallel_preemptors=configuration.preemption.parallel_preemptors,
-        protects_nominal=configuration.borrowing.protect_nominal_quota,
-        resources=attrs.evolve(
-            configuration.resources.rules, admits_claims=admits_claims(configuration)
-        ),
-        partial_admission=gates.get(PARTIAL_ADMISSION, True),
-        flavor_fungibility=gates.get(FLAVOR_FUNGIBILITY, True),
-        priority_sorting=gates.get(PRIORITY_SORTING, True),
-    )
-    if waiting is None:
-        return settings
-    timestamp = waiting.requeuing_strategy.timestamp
-    return attrs.evolve(settings, queue_timestamp=timestamp, block_admission=waiting.blocks)
-
-
-def admits_claims(configuration: Configuration) -> bool:
-    """Whether devices of resource claims may be used without quota."""
-    return not configuration.feature_gates.get(REJECT_CLAIMS, True)
-
-
 def life_settings(configuration: Configuration) -> LifeSettings:
     """The settings for times."""
     waiting = pods_ready(configuration)
     kept = configuration.object_retention_policies.workloads.after_finished
     return LifeSettings(None if waiting is None else waiting.policy, delete_finished_after=kept)
-
-
-def pods_ready(configuration: Configuration) -> WaitForPodsReady | None:
-    """The settings of `waitForPodsReady`; None if it is off."""
-    waiting = configuration.wait_for_pods_ready
-    return waiting if waiting is not None and waiting.enable else None

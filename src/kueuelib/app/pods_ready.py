@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 
 from kueuelib.app.configuration_keys import at_least, key, one_of
 from kueuelib.app.decoding import Duration
-from kueuelib.workload.life import PodsReadyPolicy
+
+if TYPE_CHECKING:
+    from kueuelib.workload.life import PodsReadyPolicy
 
 
 @attrs.frozen
@@ -39,6 +43,8 @@ class WaitForPodsReady:
     @property
     def policy(self) -> PodsReadyPolicy:
         """The same for the life of Workloads."""
+        from kueuelib.workload.life import PodsReadyPolicy
+
         strategy = self.requeuing_strategy
         return PodsReadyPolicy(
             timeout=self.timeout,

@@ -17,7 +17,6 @@ import attrs
 
 from kueuelib.app.refusals import Refusal, refuse_any
 from kueuelib.errors import ConfigError
-from kueuelib.runtime.importing import loaded
 from kueuelib.scheduler.policy import KUEUE, PreemptionPolicy
 
 GROUP = "kueuelib.preemption"
@@ -66,6 +65,8 @@ def load_policy(preemption: Preemption, source: str) -> PreemptionPolicy:
     """
     if not preemption.policy:
         return KUEUE
+    from kueuelib.runtime.importing import loaded
+
     refuse_any(source, check_preemption(preemption))
     subject = f'{source}: preemption.policy "{preemption.policy}"'
     entries = {entry.value: entry for entry in _entries() if entry.name == preemption.policy}

@@ -9,7 +9,7 @@ import yaml
 
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import OFF, Configuration, parse_configuration
-from kueuelib.app.part_settings import engine_settings
+from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.wiring import engine_for
 from kueuelib.controllers.assembly import feed_from
 from kueuelib.controllers.feed import Feed

@@ -23,8 +23,8 @@ from kueuelib.app.configuration import (
     load_configuration,
     parse_configuration,
 )
+from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.lease_notes import DECISIVE, PUBLISHED
-from kueuelib.app.part_settings import engine_settings
 from kueuelib.errors import ApiError, ConfigError
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.reading import read

@@ -18,8 +18,9 @@ from kueuelib.app.addresses import check_addresses
 from kueuelib.app.checks import add_checks
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.configuration_rules import election_options
+from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.lease_notes import PUBLISHED, LeaseNotes, published
-from kueuelib.app.part_settings import engine_settings, job_settings, life_settings
+from kueuelib.app.part_settings import job_settings, life_settings
 from kueuelib.app.reloading import RESTART_NEEDED, ConfigurationFile
 from kueuelib.app.servers import add_servers, add_visibility, add_webhooks, waiting_probes
 from kueuelib.controllers.assembly import setup as setup_controllers

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import Enum
 
-import attrs
-
 from kueuelib.api.kinds import LEASES
-from kueuelib.api.meta import Obj, ObjectKey, annotations_of, format_micro_time, labels_of
+from kueuelib.api.meta import Obj, annotations_of, format_micro_time, labels_of
 from kueuelib.errors import Conflict
+from kueuelib.machinery.election_options import ElectionOptions
 from kueuelib.machinery.election_protocol import (
     Cancelled,
     Command,
@@ -28,55 +26,10 @@ from kueuelib.machinery.election_protocol import (
     Written,
 )
 
-RETRY_MARGIN = 1.2
-"""The renew deadline has to exceed the retry period by this factor."""
 CANDIDATE_PAUSE = 0.5
 """Shortest pause of a candidate between two reads of the Lease, in retry periods."""
 CANDIDATE_SPREAD = 0.25
 """Random addition to that pause, in retry periods."""
-
-
-@attrs.frozen
-class ElectionOptions:
-    """The identity of a candidate, and the durations of the election in seconds.
-
-    Attributes:
-        lease: namespace and name of the Lease.
-        identity: of this process; used in one election at a time.
-        lease_duration: how long others respect a Lease that is not renewed.
-        renew_deadline: how long a leader that cannot renew its Lease continues.
-        retry_period: how often a leader renews it.
-        release_on_cancel: whether a leader that ends frees its Lease.
-        labels: additional labels of the Lease.
-        annotations: additional annotations of the Lease.
-
-    Raises:
-        ValueError: unless `lease_duration > renew_deadline > retry_period * 1.2 > 0`.
-    """
-
-    lease: ObjectKey
-    identity: str
-    lease_duration: float = 15.0
-    renew_deadline: float = 10.0
-    retry_period: float = 2.0
-    release_on_cancel: bool = False
-    labels: Mapping[str, str] = attrs.field(factory=dict)
-    annotations: Mapping[str, str] = attrs.field(factory=dict)
-
-    def __attrs_post_init__(self) -> None:
-        if not self.identity:
-            raise ValueError("the identity must not be empty")
-        if not self.lease_duration > self.renew_deadline:
-            raise ValueError("the lease duration must exceed the renew deadline")
-        if not self.renew_deadline > self.retry_period * RETRY_MARGIN > 0:
-            raise ValueError(
-                f"the renew deadline must exceed {RETRY_MARGIN} positive retry periods"
-            )
-
-    @property
-    def request_timeout(self) -> float:
-        """Seconds after which one call is given up."""
-        return max(1.0, self.renew_deadline / 2)
 
 
 class _State(Enum):

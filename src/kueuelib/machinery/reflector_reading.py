@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
+from kueuelib.api.meta import PARTIAL, Obj, ObjectKey, Resource, key_of
 from kueuelib.errors import (
     BadRequest,
     Invalid,
@@ -13,9 +13,6 @@ from kueuelib.errors import (
     UnsupportedMediaType,
 )
 from kueuelib.machinery.reflector_protocol import MalformedStream, WatchEvent
-
-PARTIAL = "PartialObjectMetadata"
-"""The kind under which a server sends the metadata of an object."""
 
 
 def is_too_large_version(error: Exception) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 import orjson
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of
+from kueuelib.api.meta import PARTIAL, Obj, ObjectKey, Resource, annotations_of
 from kueuelib.machinery.learning import Ahead, number_of, version_number
 from kueuelib.machinery.reflector_protocol import Command, MarkSynced, Replace, WatchEvent
-from kueuelib.machinery.reflector_reading import PARTIAL, key_in, version_in
+from kueuelib.machinery.reflector_reading import key_in, version_in
 from kueuelib.machinery.store import Change
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"

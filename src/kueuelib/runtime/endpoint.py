@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import ssl
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import urlsplit
-from urllib.request import (  # type: ignore[attr-defined]
-    getproxies_environment,
-    proxy_bypass_environment,
-)
+from urllib.parse import SplitResult, urlsplit
 
 import attrs
 
@@ -234,15 +231,22 @@ def proxy_for(
         ConfigError: the proxy speaks another protocol than HTTP.
     """
     parts = urlsplit(url)
-    proxies = dict(getproxies_environment() if env is None else env)
-    if configured:
-        proxy: str | None = configured
-    elif proxy_bypass_environment(parts.hostname or "", proxies):
-        proxy = None
-    else:
-        proxy = proxies.get(parts.scheme)
+    proxy = configured or _environment_proxy(parts, env)
     if proxy and urlsplit(proxy).scheme not in {"http", "https"}:
         raise ConfigError(
             subject, f"the proxy {proxy!r} is not an HTTP proxy", "use an http:// or https:// proxy"
         )
     return proxy or None
+
+
+def _environment_proxy(server: SplitResult, env: Mapping[str, str] | None) -> str | None:
+    if env is None and not any(name.lower().endswith("_proxy") for name in os.environ):
+        return None  # as for most programs, which need not import modules for HTTP and mail
+    from urllib.request import (  # type: ignore[attr-defined]
+        getproxies_environment,
+        proxy_bypass_environment,
+    )
+
+    proxies = dict(getproxies_environment() if env is None else env)
+    bypassed = proxy_bypass_environment(server.hostname or "", proxies)
+    return None if bypassed else proxies.get(server.scheme)

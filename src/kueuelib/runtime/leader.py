@@ -14,7 +14,8 @@ import attrs
 
 from kueuelib.api.kinds import LEASES
 from kueuelib.errors import ApiError, ConfigError, LeadershipLost, NotFound, TransportError
-from kueuelib.machinery.election import ElectionCore, ElectionOptions
+from kueuelib.machinery.election import ElectionCore
+from kueuelib.machinery.election_options import ElectionOptions
 from kueuelib.machinery.election_protocol import (
     Cancelled,
     Command,

@@ -8,9 +8,8 @@ from typing import Any, Self
 
 import attrs
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.api.meta import PARTIAL, Obj, ObjectKey, Resource
 from kueuelib.errors import ConfigError
-from kueuelib.machinery.reflector_reading import PARTIAL
 
 JSON = "application/json"
 _AS = "application/json;as={};g=meta.k8s.io;v=v1"

@@ -20,8 +20,9 @@ from kueuelib.app.configuration import (
     parse_configuration,
 )
 from kueuelib.app.configuration_keys import Rule, rule_of
+from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.decoding import parse_duration
-from kueuelib.app.part_settings import engine_settings, job_settings
+from kueuelib.app.part_settings import job_settings
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.runtime.addresses import parse_address

@@ -17,10 +17,11 @@ from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import KUEUE, PODS, V1BETA1, V1BETA2
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.app.configuration import Configuration, load_configuration
+from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.explaining.asking import Answer, ask, ask_about
 from kueuelib.app.explaining.manifests import parse_manifests
 from kueuelib.app.explaining.subject import Reference, parse_reference, workload_of
-from kueuelib.app.part_settings import engine_settings, job_settings
+from kueuelib.app.part_settings import job_settings
 from kueuelib.cli.explain.data import answer_data, to_json
 from kueuelib.cli.explain.text import show
 from kueuelib.errors import ConfigError, Forbidden, KueuelibError, NotFound
@@ -358,10 +359,7 @@ async def test_the_configuration_of_the_manager_may_change_the_answer(tmp_path: 
     )
     answers = [
         await ask(client, parse_reference("job/train"), "ns", settings, clock=Ticks())
-        for settings in (
-            engine_settings(load_configuration(None)),
-            engine_settings(load_configuration(config)),
-        )
+        for settings in map(engine_settings, map(load_configuration, (None, config)))
     ]
     verdicts = [answer_data(answer)["verdict"] for answer in answers]
     assert verdicts == ["admitted", "waits"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kueuelib.app.configuration import Configuration, load_configuration, parse_configuration
-from kueuelib.app.part_settings import engine_settings
+from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.preemption import GROUP
 from kueuelib.errors import ConfigError
 from kueuelib.scheduler.policy import KUEUE

@@ -9,7 +9,7 @@ import yaml
 
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import load_configuration
-from kueuelib.app.part_settings import engine_settings
+from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.recording import recorded_configuration, recorded_settings
 from kueuelib.recording.reader import FORMAT, Begin, LinePosition
 

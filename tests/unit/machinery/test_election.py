@@ -6,7 +6,8 @@ import pytest
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import Conflict, TransportError
-from kueuelib.machinery.election import ElectionCore, ElectionOptions
+from kueuelib.machinery.election import ElectionCore
+from kueuelib.machinery.election_options import ElectionOptions
 from kueuelib.machinery.election_protocol import (
     Cancelled,
     CreateLease,

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import ssl
 import subprocess
 import sys
@@ -437,6 +438,16 @@ def test_proxies_are_resolved_once():
     assert proxy_for("https://a.inside.example", None, "s", env) is None
     assert proxy_for("https://a.inside.example", "http://own:2", "s", env) == "http://own:2"
     assert proxy_for("http://out.example", None, "s", env) is None
+
+
+def test_proxies_are_those_of_the_environment(monkeypatch):
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
+    assert proxy_for("https://out.example", None, "s") is None
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:1")
+    monkeypatch.setenv("no_proxy", "inside.example")
+    assert proxy_for("https://out.example", None, "s") == "http://proxy:1"
+    assert proxy_for("https://a.inside.example", None, "s") is None
 
 
 async def test_a_proxy_carries_the_requests(serve):

@@ -15,6 +15,7 @@ from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.api.names import MANAGED_LABEL, QUEUE_LABEL, REASON_FAILED_TO_START
 from kueuelib.app.configuration import CONFIG_MAP, Configuration
+from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.deployment import DASHBOARDS, MONITOR
 from kueuelib.app.doctor.calls import (
     CALL_SECONDS,
@@ -43,7 +44,6 @@ from kueuelib.app.explaining.gather import (
     with_namespaces,
 )
 from kueuelib.app.installation import Installation
-from kueuelib.app.part_settings import engine_settings
 from kueuelib.app.refused_writes import REASONS
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -30,11 +31,8 @@ from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.condition_reasons import DEACTIVATED
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.explain.answer import smallest_change
 from kueuelib.scheduler.explain.awaited import awaited_checks
-from kueuelib.scheduler.explain.obstacles import Problem, problems_of
 from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict, outcomes
-from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import ClusterQueueInactive, ObjectReason
 from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished, order_of
@@ -42,6 +40,10 @@ from kueuelib.scheduler.reasons import condition_reason, render
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.workload.served import queueing_version
 from kueuelib.workload.short_reasons import shorten
+
+if TYPE_CHECKING:
+    from kueuelib.scheduler.explain.obstacles import Problem
+    from kueuelib.scheduler.explain.tried_change import TriedChange
 
 _WAITING = (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
 
@@ -264,7 +266,11 @@ def _decided(
     reason = outcome.reason
     home, cause = world.home_of(workload), ""
     misplaced = place is None or isinstance(reason, ObjectReason)
-    problems = problems_of(world, workload.key, reason) if misplaced else ()
+    problems: tuple[Problem, ...] = ()
+    if misplaced:
+        from kueuelib.scheduler.explain.obstacles import problems_of
+
+        problems = problems_of(world, workload.key, reason)
     if isinstance(reason, ClusterQueueInactive) and problems:
         first = problems[0]
         own = first.subject == f"ClusterQueue {reason.name}"
@@ -317,6 +323,8 @@ def with_change(world: World, row: Waiting, now: float) -> Waiting:
         row: the Workload.
         now: seconds since the epoch.
     """
+    from kueuelib.scheduler.explain.answer import smallest_change
+
     return attrs.evolve(row, searched=True, change=smallest_change(world, row.key, now))
 
 

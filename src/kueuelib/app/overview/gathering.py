@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -22,7 +23,6 @@ from kueuelib.app.overview.threats import Threats
 from kueuelib.app.overview.trees import load_of, load_told, trees_of
 from kueuelib.app.overview.values import Overview, Running
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.awaited import awaited_checks
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.leaving import engine_of
@@ -31,6 +31,9 @@ from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.policy import KUEUE
 from kueuelib.scheduler.quota.holders import rank_of
 from kueuelib.scheduler.settings import Settings
+
+if TYPE_CHECKING:
+    from kueuelib.scheduler.explain.answer import Explanation
 
 MOST_EVICTIONS = 50
 _EVERYTHING = Selection()
@@ -157,6 +160,8 @@ def explained(facts: Facts, key: ObjectKey) -> Explanation | None:
     world = facts.world
     if facts.why_told or key not in world.workloads:
         return None
+    from kueuelib.scheduler.explain.answer import explain
+
     explanation = explain(world, key, facts.now)
     waits = (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
     return explanation if explanation.verdict in waits else None

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.scheduler.explain.changes import Change
-from kueuelib.scheduler.explain.own_changes import MoveTo
-from kueuelib.scheduler.explain.tree_changes import SetParent
-from kueuelib.scheduler.explain.tried_change import TriedChange, TriedPair
+
+if TYPE_CHECKING:
+    from kueuelib.scheduler.explain.changes import Change
+    from kueuelib.scheduler.explain.own_changes import MoveTo
+    from kueuelib.scheduler.explain.tree_changes import SetParent
+    from kueuelib.scheduler.explain.tried_change import TriedChange, TriedPair
 
 
 def changes_by_end(changes: Sequence[TriedChange]) -> Iterator[tuple[str, list[str]]]:
@@ -57,11 +59,18 @@ def _texts(changes: Iterable[TriedChange]) -> list[str]:
     for number, one in enumerate(changes):
         change = one.change
         key: tuple[object, ...] = (number,)
-        if isinstance(change, MoveTo | SetParent) and change.to:
+        if _has_destination(change) and change.to:
             key = (change.subject, change.kind, one.victims)
             choices.setdefault(key, []).append(change.choice)
         firsts.setdefault(key, one)
     return [change_text(one, choices.get(key, ())) for key, one in firsts.items()]
+
+
+def _has_destination(change: Change) -> TypeGuard[MoveTo | SetParent]:
+    from kueuelib.scheduler.explain.own_changes import MoveTo
+    from kueuelib.scheduler.explain.tree_changes import SetParent
+
+    return isinstance(change, MoveTo | SetParent)
 
 
 def smallest_text(option: TriedChange) -> str:
@@ -82,7 +91,7 @@ def change_text(option: TriedChange, choices: Sequence[str] = ()) -> str:
     """
     change = option.change
     text = change.text
-    if isinstance(change, MoveTo | SetParent) and len(choices) > 1:
+    if len(choices) > 1 and _has_destination(change):
         text = change.said_of(f"{', '.join(choices[:-1])} or {choices[-1]}")
     return said(change, text) + preempts(option)
 

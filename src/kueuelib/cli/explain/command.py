@@ -11,10 +11,11 @@ import attrs
 
 from kueuelib.api.names import DEFAULT_NAMESPACE
 from kueuelib.app.configuration import Configuration
+from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.explaining.asking import PAIR_SECONDS, Answer, ask, ask_about
 from kueuelib.app.explaining.manifests import Document, parse_manifests
 from kueuelib.app.explaining.subject import parse_reference
-from kueuelib.app.part_settings import engine_settings, job_settings
+from kueuelib.app.part_settings import job_settings
 from kueuelib.app.running_configuration import given_configuration, running_configuration
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs

@@ -14,9 +14,10 @@ from kueuelib.api.meta import Obj, format_time
 from kueuelib.api.names import DEFAULT_NAMESPACE
 from kueuelib.api.phrases import some
 from kueuelib.app.configuration import Configuration
+from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.explaining.subject import parse_reference
 from kueuelib.app.explaining.when import When, ask_when
-from kueuelib.app.part_settings import engine_settings, life_settings
+from kueuelib.app.part_settings import life_settings
 from kueuelib.app.running_configuration import given_configuration, running_configuration
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs

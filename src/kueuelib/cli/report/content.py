@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -15,7 +16,9 @@ from kueuelib.app.overview.trees import COHORT
 from kueuelib.app.overview.values import Overview, Place, QuotaUse, Running, Tree
 from kueuelib.cli.explain.changes import smallest_text
 from kueuelib.cli.report.parts import Part, drawn, identifier, table
-from kueuelib.scheduler.explain.tried_change import TriedChange
+
+if TYPE_CHECKING:
+    from kueuelib.scheduler.explain.tried_change import TriedChange
 
 _OTHERS = "alone"
 _row = lru_cache(maxsize=16384, typed=True)(drawn)

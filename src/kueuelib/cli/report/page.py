@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kueuelib.api.meta import format_time
 from kueuelib.api.quantity import format_amount
@@ -12,9 +12,11 @@ from kueuelib.cli.explain.changes import changes_by_end, then_checks
 from kueuelib.cli.report.content import View
 from kueuelib.cli.report.parts import TEMPLATES
 from kueuelib.pages.templates import resource, style
-from kueuelib.scheduler.explain.answer import Explanation
-from kueuelib.scheduler.explain.rows import Row
 from kueuelib.scheduler.reasons import render
+
+if TYPE_CHECKING:
+    from kueuelib.scheduler.explain.answer import Explanation
+    from kueuelib.scheduler.explain.rows import Row
 
 _PACKAGE = "kueuelib.cli.report"
 _HEAD = ("Pod set", "Resource", "Flavor", "Verdict", "Asks for", "Used", "Quota", "Available")

@@ -20,8 +20,6 @@ from kueuelib.api.phrases import counted, some
 from kueuelib.api.quantity import format_amount
 from kueuelib.pages.templates import templates
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.simulator.figures import shown as in_units
-from kueuelib.simulator.report import readable
 
 MOST_DIGITS = 7
 """The longest amount that is not rounded; what members of a cohort lend has any value."""
@@ -171,7 +169,10 @@ def amount(pair: FlavorResource, value: int) -> str:
     exact = format_amount(pair.resource, value)
     if len(exact) <= MOST_DIGITS:
         return exact
-    return readable.amount(in_units(pair.resource, value), pair.resource)
+    from kueuelib.simulator.figures import shown
+    from kueuelib.simulator.report import readable
+
+    return readable.amount(shown(pair.resource, value), pair.resource)
 
 
 TEMPLATES: Final = templates(

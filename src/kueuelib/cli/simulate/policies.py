@@ -9,7 +9,8 @@ import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import Configuration, load_configuration, parse_configuration
-from kueuelib.app.part_settings import engine_settings, life_settings
+from kueuelib.app.decision_settings import engine_settings
+from kueuelib.app.part_settings import life_settings
 from kueuelib.cli.simulate.checked import check
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.changes import course, key_of_change

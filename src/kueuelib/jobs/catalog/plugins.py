@@ -18,9 +18,9 @@ from typing import Any
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog.batch import BATCH_JOB
 from kueuelib.jobs.catalog.registry import Registry
+from kueuelib.jobs.contract.frameworks import COMMON_FRAMEWORKS, POD_FRAMEWORK
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
-from kueuelib.jobs.contract.settings import COMMON_FRAMEWORKS, POD_FRAMEWORK
 from kueuelib.runtime.importing import loaded
 
 GROUP = "kueuelib.jobs"

@@ -20,9 +20,6 @@ WORKERS: Final = 5
 """How many objects of a kind are reconciled at a time, as in the configuration that Kueue ships: a
 worker mostly waits for the API server.
 """
-POD_FRAMEWORK = "pod"
-COMMON_FRAMEWORKS: Final = frozenset({"batch/job", POD_FRAMEWORK})
-"""The integrations that need not import the modules of all kinds."""
 
 
 class QuotaReleaseStrategy(enum.StrEnum):

@@ -12,7 +12,7 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import ConfigError
-from kueuelib.machinery.election import ElectionOptions
+from kueuelib.machinery.election_options import ElectionOptions
 from kueuelib.runtime.addresses import check_servable, parse_address
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client

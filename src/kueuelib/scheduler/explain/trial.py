@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from enum import Enum
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -25,13 +26,15 @@ from kueuelib.scheduler.explain.budget import (
     Spend,
     most_steps,
 )
-from kueuelib.scheduler.explain.changes import Change, Whole
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.leaving import engine_of
 from kueuelib.scheduler.explain.world import World, difference
 from kueuelib.scheduler.facts.standing import Where
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NotEvaluated, Preempting, Reason
+
+if TYPE_CHECKING:
+    from kueuelib.scheduler.explain.changes import Change
 
 Usage = Mapping[str, Mapping[FlavorResource, int]]
 """The usage of every ClusterQueue."""
@@ -162,6 +165,8 @@ class Trials:
         Raises:
             OutOfStepsError: the budget does not suffice.
         """
+        from kueuelib.scheduler.explain.changes import Whole
+
         if isinstance(change, Whole):
             return self.within(change.apply(self.world))
         answer = self._known.get(change)

@@ -12,12 +12,12 @@ import pytest
 from kueuelib.api.crd import all_crds
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.app.configuration import Configuration
+from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.doctor.examining import examine
 from kueuelib.app.doctor.finding import Finding
 from kueuelib.app.doctor.snapshot import Call, Review, Snapshot
 from kueuelib.app.explaining.gather import QUEUEING, Lists, cluster_of
 from kueuelib.app.installation import Installation
-from kueuelib.app.part_settings import engine_settings
 from kueuelib.controllers.webhooks import with_conversion
 from kueuelib.runtime.webhook.certs import Certificates, renewed
 from kueuelib.runtime.webhook.trust import to_data, with_bundle
