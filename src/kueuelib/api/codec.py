@@ -8,6 +8,7 @@ level.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import attrs
@@ -76,6 +77,13 @@ def decode(cls: type[T], obj: Obj) -> T:
         obj = _at_internal_version(cls, obj)
     try:
         return _converter.structure(obj, cls)
+    except Exception:  # noqa: BLE001 - it does not say where; this one raises it again if it must
+        return _explained(cls, obj)
+
+
+def _explained(cls: type[T], obj: Obj) -> T:
+    try:
+        return _explaining().structure(obj, cls)
     except ClassValidationError as error:
         raise InvalidObject(cls.__name__, _name_of(obj), list(_field_errors(error, ""))) from None
 
@@ -284,27 +292,31 @@ def _tuple_factory(kind: Any, converter: Converter) -> Callable[[Any, Any], Any]
     item = get_args(kind)[0]
     structure = converter.get_structure_hook(item)
 
-    def structure_tuple(value: Any, _: Any) -> Any:
-        if type(value) is not list:
-            if type(value) is tuple:
-                return value
-            raise _WrongType("array", value)
-        try:
-            return tuple([structure(one, item) for one in value])
-        except (_WrongType, KeyError, ClassValidationError, IterableValidationError):
-            return _explain_items(value)
+    def structured(value: list[Any]) -> Any:
+        return tuple([structure(one, item) for one in value])
 
-    def _explain_items(value: list[Any]) -> Any:
-        """The slow way: every bad item with its index."""
+    def explained(value: list[Any]) -> Any:
+        made: list[Any] = []
         errors: list[Exception] = []
         for index, one in enumerate(value):
             try:
-                structure(one, item)
+                made.append(structure(one, item))
             except (_WrongType, KeyError, ClassValidationError, IterableValidationError) as error:
                 note = IterableValidationNote(f"item {index}", index, item)
                 error.__notes__ = [*getattr(error, "__notes__", ()), note]
                 errors.append(error)
-        raise IterableValidationError("bad items", errors, kind)
+        if errors:
+            raise IterableValidationError("bad items", errors, kind)
+        return tuple(made)
+
+    items = explained if converter.detailed_validation else structured
+
+    def structure_tuple(value: Any, _: Any) -> Any:
+        if type(value) is list:
+            return items(value)
+        if type(value) is tuple:
+            return value
+        raise _WrongType("array", value)
 
     return structure_tuple
 
@@ -315,7 +327,8 @@ def _struct_factory(cls: type, converter: Converter) -> Callable[[Any, Any], Any
     names = {field.name: json_name(field) for field in fields if field.name != "extra"}
     overrides = {name: override(rename=json) for name, json in names.items()}
     overrides["extra"] = override(rename=_EXTRA)
-    options: dict[str, Any] = {"_cattrs_detailed_validation": True, **overrides}
+    detailed = converter.detailed_validation
+    options: dict[str, Any] = {"_cattrs_detailed_validation": detailed, **overrides}
     base: Callable[[Any, Any], Any] = make_dict_structure_fn(cls, converter, **options)
     known = frozenset(names.values())
     ignored = frozenset(("apiVersion", "kind")) if issubclass(cls, KubeObject) else frozenset[str]()
@@ -369,8 +382,13 @@ def _untuple_factory(kind: Any, converter: Converter) -> Callable[[Any], Any]:
     return lambda value: [unstructure(one) for one in value]
 
 
-def _build() -> Converter:
-    converter = Converter(detailed_validation=True)
+def _build(*, explains: bool) -> Converter:
+    """A converter for our classes.
+
+    Args:
+        explains: whether it finds every bad field of an object, with its path, and takes longer.
+    """
+    converter = Converter(detailed_validation=explains)
     for kind, name in ((str, "string"), (bool, "boolean")):
         converter.register_structure_hook(kind, _strict(kind, name))
     converter.register_structure_hook(int, _integer)
@@ -397,4 +415,9 @@ def _build() -> Converter:
     return converter
 
 
-_converter = _build()
+_converter = _build(explains=False)
+
+
+@cache
+def _explaining() -> Converter:
+    return _build(explains=True)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from kueuelib.api import codec
 from kueuelib.api.batch import Job
 from kueuelib.api.codec import decode, encode
 from kueuelib.api.core import Lease, Pod
@@ -45,6 +46,14 @@ def test_a_minimal_cluster_queue_has_the_documented_defaults():
     assert spec.preemption.borrow_within_cohort.max_priority_threshold is None
     assert spec.flavor_fungibility.when_can_borrow == "MayStopSearch"
     assert spec.flavor_fungibility.when_can_preempt == "TryNextFlavor"
+
+
+def test_the_slow_converter_that_names_fields_is_made_for_the_first_bad_object():
+    codec._explaining.cache_clear()
+    decode(Workload, workload(pod_set()))
+    assert codec._explaining.cache_info().currsize == 0
+    assert errors(Workload, workload(pod_set(count="1")))
+    assert codec._explaining.cache_info().currsize == 1
 
 
 def test_an_empty_namespace_selector_is_not_the_same_as_none():
