@@ -7,12 +7,12 @@ import attrs
 from kueuelib.api.core import PodCondition, PodTemplateSpec
 from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import KubeObject
-from kueuelib.api.struct import Struct, Time, wire
+from kueuelib.api.struct import Struct, Time, frozen, wire
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 
 
-@attrs.frozen
+@frozen
 class JobSpec(Struct):
     """What a Job runs, how often and how widely.
 
@@ -37,7 +37,7 @@ class JobSpec(Struct):
     active_deadline_seconds: int | None = None
 
 
-@attrs.frozen
+@frozen
 class JobStatus(Struct):
     """The state of a Job; counts are pods."""
 
@@ -50,7 +50,7 @@ class JobStatus(Struct):
     conditions: tuple[PodCondition, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Job(KubeObject):
     """A Job."""
 

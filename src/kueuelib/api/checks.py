@@ -16,14 +16,14 @@ from kueuelib.api.kinds import (
 )
 from kueuelib.api.meta import Condition, KubeObject
 from kueuelib.api.patterns import DNS_LABEL, KIND, QUALIFIED, SUBDOMAIN
-from kueuelib.api.struct import NOTHING, Struct, wire
+from kueuelib.api.struct import NOTHING, Struct, frozen, wire
 from kueuelib.api.words import AFTER_CHECK_PASSED_OR_ON_DEMAND, ANYTIME, CONDITIONS
 
 IDENTICAL_POD_TEMPLATES = "IdenticalPodTemplates"
 IDENTICAL_SCHEDULING_REQUIREMENTS = "IdenticalWorkloadSchedulingRequirements"
 
 
-@attrs.frozen
+@frozen
 class ParametersReference(Struct):
     """The object that configures a check."""
 
@@ -32,7 +32,7 @@ class ParametersReference(Struct):
     name: str = attrs.field(metadata=wire(required=True, **DNS_LABEL))
 
 
-@attrs.frozen
+@frozen
 class AdmissionCheckSpec(Struct):
     """The controller of a check, and how the check works (KEP-993).
 
@@ -59,14 +59,14 @@ class AdmissionCheckSpec(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class AdmissionCheckStatus(Struct):
     """Whether the controller of a check works; it reports that itself with `Active`."""
 
     conditions: tuple[Condition, ...] = attrs.field(default=(), metadata=CONDITIONS)
 
 
-@attrs.frozen
+@frozen
 class AdmissionCheck(KubeObject):
     """Something besides quota that a workload must pass before it starts."""
 
@@ -76,7 +76,7 @@ class AdmissionCheck(KubeObject):
     status: AdmissionCheckStatus = attrs.field(factory=AdmissionCheckStatus)
 
 
-@attrs.frozen
+@frozen
 class WorkloadPriorityClass(KubeObject):
     """A named priority of workloads, without effect on their pods.
 
@@ -91,7 +91,7 @@ class WorkloadPriorityClass(KubeObject):
     description: str = attrs.field(default="", metadata=wire(maxLength=2048))
 
 
-@attrs.frozen
+@frozen
 class ProvisioningRetryStrategy(Struct):
     """What happens after a request for nodes has failed.
 
@@ -112,7 +112,7 @@ class ProvisioningRetryStrategy(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class ProvisioningNodeSelector(Struct):
     """A node selector whose value is known once the nodes are there.
 
@@ -128,7 +128,7 @@ class ProvisioningNodeSelector(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class ProvisioningPodSetUpdates(Struct):
     """What is added to pods so that they run on the nodes that were made for them.
 
@@ -141,7 +141,7 @@ class ProvisioningPodSetUpdates(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class ProvisioningRequestConfigSpec(Struct):
     """How nodes are requested for a workload.
 
@@ -173,7 +173,7 @@ class ProvisioningRequestConfigSpec(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class ProvisioningRequestConfig(KubeObject):
     """The parameters of the provisioning check."""
 

@@ -8,11 +8,11 @@ from kueuelib.api.kinds import COHORTS
 from kueuelib.api.meta import KubeObject
 from kueuelib.api.patterns import OPTIONAL_SUBDOMAIN
 from kueuelib.api.quotas import FairSharing, FairSharingStatus, ResourceGroup
-from kueuelib.api.struct import Struct, wire
+from kueuelib.api.struct import Struct, frozen, wire
 from kueuelib.api.words import GROUP_LIMIT
 
 
-@attrs.frozen
+@frozen
 class CohortSpec(Struct):
     """The place of a Cohort in its tree, and the quota it adds.
 
@@ -31,7 +31,7 @@ class CohortSpec(Struct):
     fair_sharing: FairSharing | None = None
 
 
-@attrs.frozen
+@frozen
 class CohortStatus(Struct):
     """The present state of a Cohort.
 
@@ -42,7 +42,7 @@ class CohortStatus(Struct):
     fair_sharing: FairSharingStatus | None = None
 
 
-@attrs.frozen
+@frozen
 class Cohort(KubeObject):
     """Quota and limits of a group of ClusterQueues and Cohorts that borrow from each other."""
 

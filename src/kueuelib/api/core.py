@@ -44,7 +44,7 @@ from kueuelib.api.pods import (
     Toleration,
 )
 from kueuelib.api.quantity import Quantity
-from kueuelib.api.struct import NOTHING, MicroTime, Struct, Time, wire
+from kueuelib.api.struct import NOTHING, MicroTime, Struct, Time, frozen, wire
 
 __all__ = [
     "FAILED",
@@ -92,14 +92,14 @@ __all__ = [
 # ---- the cluster around
 
 
-@attrs.frozen
+@frozen
 class Namespace(KubeObject):
     """A namespace; its labels decide which queues it may use."""
 
     resource = NAMESPACES
 
 
-@attrs.frozen
+@frozen
 class NodeSpec(Struct):
     """The desired state of a node."""
 
@@ -107,7 +107,7 @@ class NodeSpec(Struct):
     unschedulable: bool = False
 
 
-@attrs.frozen
+@frozen
 class NodeStatus(Struct):
     """The capacity of a node."""
 
@@ -116,7 +116,7 @@ class NodeStatus(Struct):
     conditions: tuple[PodCondition, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Node(KubeObject):
     """A node."""
 
@@ -126,7 +126,7 @@ class Node(KubeObject):
     status: NodeStatus = attrs.field(factory=NodeStatus)
 
 
-@attrs.frozen
+@frozen
 class LimitRangeItem(Struct):
     """Bounds and defaults for one type of thing.
 
@@ -147,14 +147,14 @@ class LimitRangeItem(Struct):
     max_limit_request_ratio: Mapping[str, Quantity] = NOTHING
 
 
-@attrs.frozen
+@frozen
 class LimitRangeSpec(Struct):
     """The limits of a namespace."""
 
     limits: tuple[LimitRangeItem, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class LimitRange(KubeObject):
     """Bounds and defaults of the requests in a namespace."""
 
@@ -163,14 +163,14 @@ class LimitRange(KubeObject):
     spec: LimitRangeSpec = attrs.field(factory=LimitRangeSpec)
 
 
-@attrs.frozen
+@frozen
 class Overhead(Struct):
     """What a pod of a runtime class costs in addition to its containers."""
 
     pod_fixed: Mapping[str, Quantity] = NOTHING
 
 
-@attrs.frozen
+@frozen
 class RuntimeClass(KubeObject):
     """A way to run containers."""
 
@@ -180,7 +180,7 @@ class RuntimeClass(KubeObject):
     overhead: Overhead = attrs.field(factory=Overhead)
 
 
-@attrs.frozen
+@frozen
 class PriorityClass(KubeObject):
     """A named pod priority."""
 
@@ -195,7 +195,7 @@ class PriorityClass(KubeObject):
 # ---- leases and events
 
 
-@attrs.frozen
+@frozen
 class LeaseSpec(Struct):
     """The leader, and since when it leads; times are seconds since the epoch."""
 
@@ -206,7 +206,7 @@ class LeaseSpec(Struct):
     lease_transitions: int = 0
 
 
-@attrs.frozen
+@frozen
 class Lease(KubeObject):
     """A lock with an expiry."""
 
@@ -215,7 +215,7 @@ class Lease(KubeObject):
     spec: LeaseSpec = attrs.field(factory=LeaseSpec)
 
 
-@attrs.frozen
+@frozen
 class ObjectReference(Struct):
     """Points at an object."""
 
@@ -228,7 +228,7 @@ class ObjectReference(Struct):
     field_path: str = ""
 
 
-@attrs.frozen
+@frozen
 class EventSource(Struct):
     """The component that reported an event."""
 
@@ -236,7 +236,7 @@ class EventSource(Struct):
     host: str = ""
 
 
-@attrs.frozen
+@frozen
 class Event(KubeObject):
     """Something that happened to an object (core/v1).
 

@@ -40,10 +40,11 @@ from kueuelib.api.meta import KubeObject, Obj
 from kueuelib.api.names import POD_PRIORITY_CLASS_SOURCE, WORKLOAD_PRIORITY_CLASS_SOURCE
 from kueuelib.api.patterns import OPTIONAL_SUBDOMAIN
 from kueuelib.api.schema import object_schema, struct_schema
+from kueuelib.api.struct import frozen
 from kueuelib.api.topology import WRITTEN_LIMIT, TopologyDomain
 
 
-@attrs.frozen
+@frozen
 class _Definition:
     """The parts of a CRD besides its schema.
 

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
-import attrs
 import orjson
 
 from kueuelib.api.meta import Obj, Resource
+from kueuelib.api.struct import frozen
 
 CONVERSION_PATH: Final = "/convert"
 """Where conversion webhooks are served, unless an operator has several kinds with versions."""
@@ -26,7 +26,7 @@ _CHAIN: Final = re.compile(r"(?<![\w.])(?:self|oldSelf)((?:\s*\.\s*[A-Za-z_]\w*)
 """The fields of an object in CEL; if a call follows, its last name is that of the function."""
 
 
-@attrs.frozen
+@frozen
 class Column:
     """What `kubectl get` prints besides the name.
 
@@ -49,7 +49,7 @@ class Column:
         return {**entry, "priority": self.priority} if self.priority else entry
 
 
-@attrs.frozen
+@frozen
 class Rule:
     """A rule in CEL (`x-kubernetes-validations`).
 

@@ -33,7 +33,7 @@ from kueuelib.api.crd_parts import (
 )
 from kueuelib.api.meta import KubeObject, Obj, Resource
 from kueuelib.api.schema import object_schema
-from kueuelib.api.struct import Struct, Wire, json_name
+from kueuelib.api.struct import Struct, Wire, frozen, json_name
 from kueuelib.errors import ConfigError, FieldError, InvalidObject
 
 T = TypeVar("T", bound=KubeObject)
@@ -45,7 +45,7 @@ _PRINTED: Final = ("integer", "number", "boolean", "date")
 """Types of columns other than strings."""
 
 
-@attrs.frozen
+@frozen
 class Version:
     """A further version of a kind, with the way to the stored version and back.
 
@@ -66,7 +66,7 @@ class Version:
     served: bool = True
 
 
-@attrs.frozen
+@frozen
 class Definition:
     """The parts of a CRD besides the schema of its stored version; see `crd`."""
 

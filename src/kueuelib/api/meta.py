@@ -33,7 +33,7 @@ class ObjectKey(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-@attrs.frozen
+@frozen
 class Resource:
     """One kind at one version, with everything that a URL needs.
 

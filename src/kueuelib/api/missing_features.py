@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-import attrs
-
 from kueuelib.api.codec import encode
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj, annotations_of, labels_of
+from kueuelib.api.struct import frozen
 from kueuelib.api.topology import TopologyRequest
 
 TOPOLOGY: Final = "topology-aware scheduling"
@@ -73,7 +72,7 @@ _FIELDS: Final = {MANAGED_BY: "managedBy"}
 """The field of a job that an annotation of ours records."""
 
 
-@attrs.frozen
+@frozen
 class Asked:
     """A request for a feature that is missing.
 

@@ -9,7 +9,7 @@ import attrs
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import KubeObject, ObjectMeta
 from kueuelib.api.quantity import Quantity
-from kueuelib.api.struct import NOTHING, Struct, Time, wire
+from kueuelib.api.struct import NOTHING, Struct, Time, frozen, wire
 
 NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -22,7 +22,7 @@ PENDING, RUNNING, SUCCEEDED, FAILED = "Pending", "Running", "Succeeded", "Failed
 # ---- taints and affinity
 
 
-@attrs.frozen
+@frozen
 class Taint(Struct):
     """What keeps pods off a node.
 
@@ -39,7 +39,7 @@ class Taint(Struct):
     time_added: Time | None = None
 
 
-@attrs.frozen
+@frozen
 class Toleration(Struct):
     """The taints that a pod tolerates.
 
@@ -58,7 +58,7 @@ class Toleration(Struct):
     toleration_seconds: int | None = attrs.field(default=None, metadata=wire(format="int64"))
 
 
-@attrs.frozen
+@frozen
 class NodeSelectorRequirement(Struct):
     """One expression about a label or field of a node.
 
@@ -73,7 +73,7 @@ class NodeSelectorRequirement(Struct):
     values: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class NodeSelectorTerm(Struct):
     """Expressions that must all hold; a term without any matches nothing."""
 
@@ -81,7 +81,7 @@ class NodeSelectorTerm(Struct):
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class NodeSelector(Struct):
     """Terms, one of which must hold."""
 
@@ -90,14 +90,14 @@ class NodeSelector(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class NodeAffinity(Struct):
     """The nodes that a pod requires."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
-@attrs.frozen
+@frozen
 class Affinity(Struct):
     """Where a pod must run."""
 
@@ -107,7 +107,7 @@ class Affinity(Struct):
 # ---- pods
 
 
-@attrs.frozen
+@frozen
 class ResourceRequirements(Struct):
     """The requests and limits of a container."""
 
@@ -115,7 +115,7 @@ class ResourceRequirements(Struct):
     limits: Mapping[str, Quantity] = NOTHING
 
 
-@attrs.frozen
+@frozen
 class ContainerPort(Struct):
     """A port of a container."""
 
@@ -126,7 +126,7 @@ class ContainerPort(Struct):
     host_ip: str = attrs.field(default="", metadata=wire("hostIP"))
 
 
-@attrs.frozen
+@frozen
 class Container(Struct):
     """One container of a pod.
 
@@ -145,14 +145,14 @@ class Container(Struct):
     restart_policy: str = ""
 
 
-@attrs.frozen
+@frozen
 class PodSchedulingGate(Struct):
     """A name that keeps a pod from being scheduled."""
 
     name: str = attrs.field(metadata=wire(required=True))
 
 
-@attrs.frozen
+@frozen
 class PodSpec(Struct):
     """What a pod runs and where.
 
@@ -188,7 +188,7 @@ class PodSpec(Struct):
     active_deadline_seconds: int | None = attrs.field(default=None, metadata=wire(format="int64"))
 
 
-@attrs.frozen
+@frozen
 class PodTemplateSpec(Struct):
     """The template of pods."""
 
@@ -196,7 +196,7 @@ class PodTemplateSpec(Struct):
     spec: PodSpec = attrs.field(factory=PodSpec)
 
 
-@attrs.frozen
+@frozen
 class PodCondition(Struct):
     """One observation about a pod or node; reason and message are optional."""
 
@@ -208,7 +208,7 @@ class PodCondition(Struct):
     last_transition_time: Time | None = None
 
 
-@attrs.frozen
+@frozen
 class PodStatus(Struct):
     """The state of a pod."""
 
@@ -219,7 +219,7 @@ class PodStatus(Struct):
     start_time: Time | None = None
 
 
-@attrs.frozen
+@frozen
 class Pod(KubeObject):
     """A pod."""
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
+from kueuelib.api.struct import frozen
 
 NEVER: Final = "Never"
 LOWER_PRIORITY: Final = "LowerPriority"
@@ -18,7 +18,7 @@ LOWER_OR_NEWER_EQUAL_PRIORITY: Final = "LowerOrNewerEqualPriority"
 ANY: Final = "Any"
 
 
-@attrs.frozen
+@frozen
 class Grant:
     """Which Workloads a preemptor may evict under a policy.
 

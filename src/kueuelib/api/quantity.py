@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 import attrs
 
+from kueuelib.api.struct import frozen
 from kueuelib.errors import InvalidQuantity
 
 Format = Literal["DecimalSI", "BinarySI", "DecimalExponent"]
@@ -71,7 +72,7 @@ def _check_nanos(_: Any, __: Any, given: Any) -> None:
         raise InvalidQuantity(f"Quantity({given!r}): the argument is a number of nano units; {fix}")
 
 
-@attrs.frozen(order=True)
+@frozen(order=True)
 class Quantity:
     """An exact amount; equal, ordered and hashed by value, whatever its format.
 

@@ -21,7 +21,7 @@ from kueuelib.api.preemption_policies import (
 )
 from kueuelib.api.quantity import ZERO, Quantity
 from kueuelib.api.quotas import FairSharing, FairSharingStatus, ResourceGroup
-from kueuelib.api.struct import NOTHING, Struct, Time, wire
+from kueuelib.api.struct import NOTHING, Struct, Time, frozen, wire
 from kueuelib.api.words import (
     BEST_EFFORT_FIFO,
     BORROWING_OVER_PREEMPTION,
@@ -42,7 +42,7 @@ from kueuelib.api.words import (
 # ---- ClusterQueue
 
 
-@attrs.frozen
+@frozen
 class FlavorFungibility(Struct):
     """Whether the search for a flavor stops at one that needs borrowing or preemption.
 
@@ -70,7 +70,7 @@ class FlavorFungibility(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class BorrowWithinCohort(Struct):
     """Whether a queue may preempt in other queues while it borrows.
 
@@ -85,7 +85,7 @@ class BorrowWithinCohort(Struct):
     max_priority_threshold: int | None = None
 
 
-@attrs.frozen
+@frozen
 class Preemption(Struct):
     """Which workloads those of a queue may preempt (KEP-83).
 
@@ -112,7 +112,7 @@ class Preemption(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class AdmissionCheckRule(Struct):
     """A check, and the flavors for which it is needed; no flavors mean all."""
 
@@ -122,7 +122,7 @@ class AdmissionCheckRule(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class AdmissionChecksStrategy(Struct):
     """The checks that workloads of a queue must pass (KEP-993)."""
 
@@ -132,7 +132,7 @@ class AdmissionChecksStrategy(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class AdmissionScope(Struct):
     """Whether the usage of LocalQueues decides the order of admission (KEP-4136).
 
@@ -148,7 +148,7 @@ class AdmissionScope(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class ClusterQueueSpec(Struct):
     """Quota and policies of a ClusterQueue.
 
@@ -189,7 +189,7 @@ class ClusterQueueSpec(Struct):
     admission_scope: AdmissionScope | None = None
 
 
-@attrs.frozen
+@frozen
 class ResourceUsage(Struct):
     """How much of one resource in one flavor is used.
 
@@ -204,7 +204,7 @@ class ResourceUsage(Struct):
     borrowed: Quantity = attrs.field(default=ZERO, metadata=wire(always=True))
 
 
-@attrs.frozen
+@frozen
 class FlavorUsage(Struct):
     """How much of one flavor is used."""
 
@@ -217,7 +217,7 @@ class FlavorUsage(Struct):
 _USAGE = wire(keys=("name",), maxItems=LIST_LIMIT)
 
 
-@attrs.frozen
+@frozen
 class ClusterQueueStatus(Struct):
     """The present state of a ClusterQueue.
 
@@ -240,7 +240,7 @@ class ClusterQueueStatus(Struct):
     fair_sharing: FairSharingStatus | None = None
 
 
-@attrs.frozen
+@frozen
 class ClusterQueue(KubeObject):
     """Quota that the workloads of several namespaces share."""
 
@@ -253,7 +253,7 @@ class ClusterQueue(KubeObject):
 # ---- LocalQueue
 
 
-@attrs.frozen
+@frozen
 class LocalQueueSpec(Struct):
     """The ClusterQueue of a LocalQueue, and its settings.
 
@@ -271,7 +271,7 @@ class LocalQueueSpec(Struct):
     fair_sharing: FairSharing | None = None
 
 
-@attrs.frozen
+@frozen
 class LocalResourceUsage(Struct):
     """How much of one resource in one flavor is used through a LocalQueue."""
 
@@ -279,7 +279,7 @@ class LocalResourceUsage(Struct):
     total: Quantity = attrs.field(default=ZERO, metadata=wire(always=True))
 
 
-@attrs.frozen
+@frozen
 class LocalFlavorUsage(Struct):
     """How much of one flavor is used through a LocalQueue."""
 
@@ -289,7 +289,7 @@ class LocalFlavorUsage(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class ConsumedStatus(Struct):
     """What was used through a LocalQueue; older usage counts less (KEP-4136).
 
@@ -304,7 +304,7 @@ class ConsumedStatus(Struct):
     last_update: Time = attrs.field(default=0.0, metadata=wire(required=True, always=True))
 
 
-@attrs.frozen
+@frozen
 class LocalQueueFairSharingStatus(Struct):
     """What decides the place of a LocalQueue within its ClusterQueue (KEP-4136).
 
@@ -319,7 +319,7 @@ class LocalQueueFairSharingStatus(Struct):
     admission_fair_sharing_status: ConsumedStatus | None = None
 
 
-@attrs.frozen
+@frozen
 class LocalQueueStatus(Struct):
     """The present state of a LocalQueue.
 
@@ -342,7 +342,7 @@ class LocalQueueStatus(Struct):
     fair_sharing: LocalQueueFairSharingStatus | None = None
 
 
-@attrs.frozen
+@frozen
 class LocalQueue(KubeObject):
     """The entry from a namespace to a ClusterQueue."""
 
@@ -355,7 +355,7 @@ class LocalQueue(KubeObject):
 # ---- ResourceFlavor
 
 
-@attrs.frozen
+@frozen
 class ResourceFlavorSpec(Struct):
     """What the nodes of a flavor have in common.
 
@@ -379,7 +379,7 @@ class ResourceFlavorSpec(Struct):
     topology_name: str = attrs.field(default="", metadata=wire(**SUBDOMAIN))
 
 
-@attrs.frozen
+@frozen
 class ResourceFlavor(KubeObject):
     """A variant of resources, usually a kind of node."""
 

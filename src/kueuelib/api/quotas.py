@@ -6,13 +6,13 @@ import attrs
 
 from kueuelib.api.patterns import QUALIFIED, SUBDOMAIN
 from kueuelib.api.quantity import NOT_NEGATIVE, ZERO, Quantity
-from kueuelib.api.struct import Struct, wire
+from kueuelib.api.struct import Struct, frozen, wire
 from kueuelib.api.words import LIST_LIMIT
 
 ONE = Quantity.of(1)
 
 
-@attrs.frozen
+@frozen
 class ResourceQuota(Struct):
     """How much of one resource in one flavor belongs to a queue or a cohort.
 
@@ -33,7 +33,7 @@ class ResourceQuota(Struct):
     lending_limit: Quantity | None = attrs.field(default=None, metadata=wire(**NOT_NEGATIVE))
 
 
-@attrs.frozen
+@frozen
 class FlavorQuotas(Struct):
     """The quotas of one flavor, in the order of the covered resources."""
 
@@ -44,7 +44,7 @@ class FlavorQuotas(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class ResourceGroup(Struct):
     """Resources that are taken from the same flavors.
 
@@ -70,7 +70,7 @@ class ResourceGroup(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class FairSharing(Struct):
     """How much a queue or cohort may borrow compared with others (KEP-1714).
 
@@ -84,7 +84,7 @@ class FairSharing(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class FairSharingStatus(Struct):
     """How much a queue or cohort borrows at the moment, compared with others.
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api.patterns import LABEL_LIMIT
-from kueuelib.api.struct import Struct, wire
+from kueuelib.api.struct import Struct, frozen, wire
 
 LEVEL_LIMIT: Final = 16
 """The largest number of levels of a topology."""
@@ -36,7 +36,7 @@ _PER_LEVEL: Final[Mapping[str, Any]] = {
 _MANY: Final[Mapping[str, Any]] = {"kind": "atomic", "minItems": 1, "maxItems": DOMAIN_LIMIT}
 
 
-@attrs.frozen
+@frozen
 class TopologyConstraint(Struct):
     """Runs of pods that belong together.
 
@@ -49,7 +49,7 @@ class TopologyConstraint(Struct):
     size: int = attrs.field(metadata=wire(required=True, minimum=1))
 
 
-@attrs.frozen
+@frozen
 class TopologyRequest(Struct):
     """Where the pods of a pod set may be placed.
 
@@ -82,7 +82,7 @@ class TopologyRequest(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class DomainValues(Struct):
     """The label values of several domains, each from the prefix, its root and the suffix.
 
@@ -100,7 +100,7 @@ class DomainValues(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class LevelValues(Struct):
     """The label values of the domains of a slice at one level, in one of two forms.
 
@@ -113,7 +113,7 @@ class LevelValues(Struct):
     individual: DomainValues | None = None
 
 
-@attrs.frozen
+@frozen
 class PodCounts(Struct):
     """How many pods the domains of a slice hold, in one of two forms.
 
@@ -128,7 +128,7 @@ class PodCounts(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class TopologyAssignmentSlice(Struct):
     """Some of the domains of an assignment.
 
@@ -143,7 +143,7 @@ class TopologyAssignmentSlice(Struct):
     pod_counts: PodCounts = attrs.field(metadata=wire(required=True))
 
 
-@attrs.frozen
+@frozen
 class TopologyAssignment(Struct):
     """The domains in which the pods of a pod set are placed.
 
@@ -161,7 +161,7 @@ class TopologyAssignment(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class TopologyDomain(Struct):
     """A domain with its pods, as in `v1beta1`.
 
@@ -176,7 +176,7 @@ class TopologyDomain(Struct):
     count: int = attrs.field(metadata=wire(required=True, minimum=1))
 
 
-@attrs.frozen
+@frozen
 class UnhealthyNode(Struct):
     """A node whose pods need another one."""
 

@@ -14,7 +14,7 @@ from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Condition, KubeObject
 from kueuelib.api.patterns import DNS_LABEL, OPTIONAL_SUBDOMAIN, SUBDOMAIN
 from kueuelib.api.quantity import Quantity
-from kueuelib.api.struct import NOTHING, Struct, Time, wire
+from kueuelib.api.struct import NOTHING, Struct, Time, frozen, wire
 from kueuelib.api.topology import TopologyAssignment, TopologyRequest, UnhealthyNode
 from kueuelib.api.words import (
     CHECK_PENDING,
@@ -28,7 +28,7 @@ from kueuelib.api.words import (
 )
 
 
-@attrs.frozen
+@frozen
 class PriorityClassRef(Struct):
     """Where the priority of a workload comes from.
 
@@ -49,7 +49,7 @@ class PriorityClassRef(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class PodSet(Struct):
     """Pods that are alike.
 
@@ -72,7 +72,7 @@ class PodSet(Struct):
     topology_request: TopologyRequest | None = None
 
 
-@attrs.frozen
+@frozen
 class WorkloadSpec(Struct):
     """What a Workload asks for.
 
@@ -99,7 +99,7 @@ class WorkloadSpec(Struct):
     maximum_execution_time_seconds: int | None = attrs.field(default=None, metadata=wire(minimum=1))
 
 
-@attrs.frozen
+@frozen
 class PodSetAssignment(Struct):
     """What one pod set got.
 
@@ -124,7 +124,7 @@ class PodSetAssignment(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class Admission(Struct):
     """The quota that a workload holds."""
 
@@ -135,7 +135,7 @@ class Admission(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class RequeueState(Struct):
     """How often a workload was put back, and when it may be tried again.
 
@@ -148,7 +148,7 @@ class RequeueState(Struct):
     requeue_at: Time | None = None
 
 
-@attrs.frozen
+@frozen
 class ReclaimablePod(Struct):
     """Pods that no longer need quota, although the workload is not finished."""
 
@@ -156,7 +156,7 @@ class ReclaimablePod(Struct):
     count: int = attrs.field(default=0, metadata=wire(required=True, always=True, minimum=0))
 
 
-@attrs.frozen
+@frozen
 class PodSetUpdate(Struct):
     """What a check adds to the pods of a pod set."""
 
@@ -169,7 +169,7 @@ class PodSetUpdate(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class AdmissionCheckState(Struct):
     """What one check says about a workload (KEP-993).
 
@@ -205,7 +205,7 @@ class AdmissionCheckState(Struct):
     retry_count: int | None = attrs.field(default=None, metadata=wire(minimum=0))
 
 
-@attrs.frozen
+@frozen
 class PodSetRequest(Struct):
     """What one pod set asks for while its Workload waits.
 
@@ -218,7 +218,7 @@ class PodSetRequest(Struct):
     resources: Mapping[str, Quantity] = NOTHING
 
 
-@attrs.frozen
+@frozen
 class EvictionCount(Struct):
     """How often a workload was evicted for one cause.
 
@@ -235,7 +235,7 @@ class EvictionCount(Struct):
     count: int = attrs.field(default=0, metadata=wire(required=True, always=True, minimum=0))
 
 
-@attrs.frozen
+@frozen
 class SchedulingStats(Struct):
     """How often a workload was evicted so far."""
 
@@ -244,7 +244,7 @@ class SchedulingStats(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class WorkloadStatus(Struct):
     """The state of a workload.
 
@@ -281,7 +281,7 @@ class WorkloadStatus(Struct):
     )
 
 
-@attrs.frozen
+@frozen
 class Workload(KubeObject):
     """Something that waits for quota, or holds it."""
 

@@ -504,6 +504,35 @@ def test_an_assignment_is_refused_with_the_way_to_a_changed_copy() -> None:
     assert Size().evolve(width=2).width == 2
 
 
+def test_classes_share_one_text_which_is_that_of_attrs() -> None:
+    def made(decorate: Any) -> list[Any]:
+        @decorate
+        class Part:
+            width: int = 0
+            secret: str = attrs.field(default="s", repr=False)
+            long: str = attrs.field(default="long", repr=len)
+            inner: Any = None
+
+        @decorate
+        class Own:
+            width: int = 0
+
+            def __repr__(self) -> str:
+                return "own"
+
+        @decorate(repr=False)
+        class Silent(Own):
+            pass
+
+        ring: list[Any] = []
+        ring.append(Part(inner=ring))
+        return [Part(inner=Part(width=1)), Own(), Silent(), ring[0]]
+
+    ours = made(frozen)
+    assert list(map(repr, ours)) == list(map(repr, made(attrs.frozen)))
+    assert type(ours[0]).__repr__ is Sizes.__repr__ is ObjectMeta.__repr__
+
+
 @frozen
 class Sizes(Struct):
     """Part."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-import attrs
-
 from kueuelib.api.codec import decode
 from kueuelib.api.defaulting import (
     default_cluster_queue,
@@ -27,6 +25,7 @@ from kueuelib.api.kueue import (
     Workload,
 )
 from kueuelib.api.meta import KubeObject, Obj
+from kueuelib.api.struct import frozen
 from kueuelib.api.validation.cluster_queue import cluster_queue_errors
 from kueuelib.api.validation.fields import without_nulls
 from kueuelib.api.validation.gates import gate_errors
@@ -42,7 +41,7 @@ from kueuelib.errors import FieldError, InvalidObject
 _Errors = Callable[[Obj, Obj | None], Iterator[FieldError]]
 
 
-@attrs.frozen
+@frozen
 class Rules:
     """What admission does with one kind.
 
