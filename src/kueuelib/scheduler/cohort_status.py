@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import attrs
-
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.quota.amounts import Amounts, total_of
 from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.weighted_share import share_of_cohort
 
 
-@attrs.frozen
+@frozen
 class CohortUsage:
     """The present numbers of a cohort, with or without an object.
 

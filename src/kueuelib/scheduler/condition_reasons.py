@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
-
 from kueuelib.api import names
+from kueuelib.api.struct import frozen
 
 WAITING_FOR_QUOTA: Final = "WaitingForQuota"
 EXCEEDS_MAX_QUOTA: Final = "ExceedsMaxQuota"
@@ -29,7 +28,7 @@ PODS_MISSING: Final = names.REASON_PODS_MISSING
 """It is not written to that condition: Requeued=False says so."""
 
 
-@attrs.frozen
+@frozen
 class Meaning:
     """The meaning of a condition reason.
 

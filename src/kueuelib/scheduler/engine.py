@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.decide.cycle import Admit, CycleInput, Head, Plan, Wait
 from kueuelib.scheduler.decide.owners import wanted_by_owners
 from kueuelib.scheduler.decide.preemption.guard import Judge, PolicyFault
@@ -46,7 +47,7 @@ policy does not keep a processor busy.
 """
 
 
-@attrs.frozen
+@frozen
 class Settled:
     """The result of settling a plan.
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
 from kueuelib.api.core import LimitRange, RuntimeClass
 from kueuelib.api.kueue import (
     Admission,
@@ -21,80 +19,81 @@ from kueuelib.api.kueue import (
     Workload,
 )
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.values import record
 
 
-@attrs.frozen
+@frozen
 class ClusterQueueSet:
     """A ClusterQueue was created or changed."""
 
     cluster_queue: ClusterQueue
 
 
-@attrs.frozen
+@frozen
 class ClusterQueueGone:
     """A ClusterQueue was deleted."""
 
     name: str
 
 
-@attrs.frozen
+@frozen
 class CohortChanged:
     """A Cohort was created or changed."""
 
     cohort: Cohort
 
 
-@attrs.frozen
+@frozen
 class CohortDeleted:
     """A Cohort was deleted."""
 
     name: str
 
 
-@attrs.frozen
+@frozen
 class LocalQueueSet:
     """A LocalQueue was created or changed."""
 
     local_queue: LocalQueue
 
 
-@attrs.frozen
+@frozen
 class LocalQueueGone:
     """A LocalQueue was deleted."""
 
     key: ObjectKey
 
 
-@attrs.frozen
+@frozen
 class FlavorSet:
     """A ResourceFlavor was created or changed."""
 
     flavor: ResourceFlavor
 
 
-@attrs.frozen
+@frozen
 class FlavorGone:
     """A ResourceFlavor was deleted."""
 
     name: str
 
 
-@attrs.frozen
+@frozen
 class CheckSet:
     """An AdmissionCheck was created or changed."""
 
     check: AdmissionCheck
 
 
-@attrs.frozen
+@frozen
 class CheckGone:
     """An AdmissionCheck was deleted."""
 
     name: str
 
 
-@attrs.frozen
+@frozen
 class NamespaceSet:
     """A namespace was created or its labels changed."""
 
@@ -102,56 +101,56 @@ class NamespaceSet:
     labels: Mapping[str, str]
 
 
-@attrs.frozen
+@frozen
 class NamespaceGone:
     """A namespace was deleted."""
 
     name: str
 
 
-@attrs.frozen
+@frozen
 class LimitRangeSet:
     """A LimitRange was created or changed."""
 
     limit_range: LimitRange
 
 
-@attrs.frozen
+@frozen
 class LimitRangeGone:
     """A LimitRange was deleted."""
 
     key: ObjectKey
 
 
-@attrs.frozen
+@frozen
 class RuntimeClassSet:
     """A RuntimeClass was created or changed."""
 
     runtime_class: RuntimeClass
 
 
-@attrs.frozen
+@frozen
 class RuntimeClassGone:
     """A RuntimeClass was deleted."""
 
     name: str
 
 
-@attrs.frozen
+@frozen
 class WorkloadSet:
     """A Workload was created or changed."""
 
     workload: Workload
 
 
-@attrs.frozen
+@frozen
 class WorkloadGone:
     """A Workload was deleted."""
 
     key: ObjectKey
 
 
-@attrs.frozen
+@frozen
 class Assumed:
     """Quota is being reserved for a Workload outside `Engine.settle`.
 
@@ -162,7 +161,7 @@ class Assumed:
     admission: Admission
 
 
-@attrs.frozen
+@frozen
 class Forgotten:
     """Reserving quota for an assumed Workload failed: the charge is undone.
 
@@ -174,7 +173,7 @@ class Forgotten:
     uid: str = ""
 
 
-@attrs.frozen
+@frozen
 class EvictionFailed:
     """A victim of a preemption could not be evicted.
 

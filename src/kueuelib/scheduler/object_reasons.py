@@ -5,12 +5,11 @@ The results of tries are in `kueuelib.scheduler.reasons`.
 
 from __future__ import annotations
 
-import attrs
-
 from kueuelib.api.kueue import LocalQueue
 from kueuelib.api.meta import Obj
 from kueuelib.api.missing_features import TOPOLOGY, Asked, sentence
 from kueuelib.api.names import REASON_COHORT_CYCLE, REASON_STOPPED, REASON_TERMINATING
+from kueuelib.api.struct import frozen
 from kueuelib.api.words import NONE
 from kueuelib.scheduler.condition_reasons import (
     ADMISSION_GATED,
@@ -23,7 +22,7 @@ from kueuelib.scheduler.condition_reasons import (
 )
 
 
-@attrs.frozen
+@frozen
 class ChecksFailed:
     """An admission check of the workload is in state Retry or Rejected."""
 
@@ -37,7 +36,7 @@ class ChecksFailed:
         return "The workload has failed admission checks"
 
 
-@attrs.frozen
+@frozen
 class NamespaceUnknown:
     """The namespace is not known (yet): a temporary state, not worth a status write."""
 
@@ -51,7 +50,7 @@ class NamespaceUnknown:
         return f'Could not obtain workload namespace: namespaces "{self.namespace}" not found'
 
 
-@attrs.frozen
+@frozen
 class NamespaceMismatch:
     """The ClusterQueue does not accept workloads of the namespace."""
 
@@ -66,7 +65,7 @@ class NamespaceMismatch:
         return "workload namespace doesn't match ClusterQueue selector"
 
 
-@attrs.frozen
+@frozen
 class FeaturesMissing:
     """The workload asks for features that this version does not have.
 
@@ -88,7 +87,7 @@ class FeaturesMissing:
         return NO_MATCHING_FLAVOR if only_topology else MISCONFIGURED
 
 
-@attrs.frozen
+@frozen
 class InvalidResources:
     """Containers request more than their limits."""
 
@@ -102,7 +101,7 @@ class InvalidResources:
         return f"resource validation failed: {'; '.join(self.items)}"
 
 
-@attrs.frozen
+@frozen
 class LimitRangeViolated:
     """The namespace's LimitRanges forbid the pods."""
 
@@ -116,7 +115,7 @@ class LimitRangeViolated:
         return f"didn't satisfy LimitRange constraints: {'; '.join(self.items)}"
 
 
-@attrs.frozen
+@frozen
 class LocalQueueMissing:
     """The LocalQueue that the workload names does not exist."""
 
@@ -130,7 +129,7 @@ class LocalQueueMissing:
         return f"LocalQueue {self.name} doesn't exist"
 
 
-@attrs.frozen
+@frozen
 class LocalQueueStopped:
     """The LocalQueue's stopPolicy holds new workloads back."""
 
@@ -144,7 +143,7 @@ class LocalQueueStopped:
         return f"LocalQueue {self.name} is stopped"
 
 
-@attrs.frozen
+@frozen
 class ClusterQueueMissing:
     """The ClusterQueue that the LocalQueue names does not exist."""
 
@@ -161,7 +160,7 @@ class ClusterQueueMissing:
 _SUSPENDING = (REASON_STOPPED, REASON_TERMINATING, REASON_COHORT_CYCLE)
 
 
-@attrs.frozen
+@frozen
 class ClusterQueueInactive:
     """The ClusterQueue cannot admit anything.
 
@@ -188,7 +187,7 @@ class ClusterQueueInactive:
         return SUSPENDED if self.why in _SUSPENDING else MISCONFIGURED
 
 
-@attrs.frozen
+@frozen
 class Inactive:
     """`spec.active` is false."""
 
@@ -200,7 +199,7 @@ class Inactive:
         return "The workload is deactivated"
 
 
-@attrs.frozen
+@frozen
 class AdmissionGated:
     """The workload stays out of its queue until others have removed its gates (KEP-6915)."""
 
@@ -214,7 +213,7 @@ class AdmissionGated:
         return f"Admission is gated by: {','.join(self.gates)}"
 
 
-@attrs.frozen
+@frozen
 class PodsMissing:
     """The workload stays out of its queue until its pods exist again.
 
@@ -227,7 +226,7 @@ class PodsMissing:
     condition_reason = PODS_MISSING
 
 
-@attrs.frozen
+@frozen
 class BackingOff:
     """The workload was evicted and waits before it is queued again.
 
@@ -277,7 +276,7 @@ ObjectReason = (
 """Why a workload is not tried."""
 
 
-@attrs.frozen
+@frozen
 class Hindrance:
     """A state of a LocalQueue that holds its workloads back.
 
@@ -292,7 +291,7 @@ class Hindrance:
     fix: str
 
 
-@attrs.frozen
+@frozen
 class LocalQueueFacts:
     """The parts of a LocalQueue that decide whether its workloads wait in a ClusterQueue.
 

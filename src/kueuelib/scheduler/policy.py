@@ -14,13 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
-
 from kueuelib.api.meta import ObjectKey, format_time
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.quota.amounts import FlavorResource
 
 
-@attrs.frozen
+@frozen
 class Asking:
     """The workload that needs room. Workloads that are equal in all of this get one verdict.
 
@@ -35,7 +34,7 @@ class Asking:
     priority: int
 
 
-@attrs.frozen
+@frozen
 class Running:
     """A workload that holds quota and that the ClusterQueues allow to preempt.
 
@@ -69,7 +68,7 @@ class Running:
     queue_preempted: tuple[float, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Refusal:
     """A workload may not be preempted now.
 
@@ -132,7 +131,7 @@ PROTECTOR = "The preemption policy "
 """The words before the name of a policy that protects workloads."""
 
 
-@attrs.frozen
+@frozen
 class Protected:
     """Candidates that a policy did not allow to preempt.
 
@@ -156,7 +155,7 @@ class Protected:
         return f"{PROTECTOR}{self.policy} protects {count}{until}: {self.why}"
 
 
-@attrs.frozen
+@frozen
 class Unevictable:
     """Candidates whose eviction the API server refused a short time ago.
 

@@ -7,10 +7,9 @@ is that which clients of Kueue know; the condition reasons are the granular ones
 
 from __future__ import annotations
 
-import attrs
-
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import format_amount
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.blockers import Blocker, Mode, PodSetBlocked, Severity, Together
 from kueuelib.scheduler.condition_reasons import (
     EXCEEDS_MAX_QUOTA,
@@ -190,7 +189,7 @@ class FitsAfterPreemptions:
         )
 
 
-@attrs.frozen
+@frozen
 class PodsNotReady:
     """Admission waits until every admitted workload has its pods ready."""
 
@@ -202,7 +201,7 @@ class PodsNotReady:
         return "waiting for all admitted workloads to be in PodsReady condition"
 
 
-@attrs.frozen
+@frozen
 class FlavorWithdrawn:
     """A reservation names a flavor that the ClusterQueue no longer offers (KEP-993).
 
@@ -227,7 +226,7 @@ class FlavorWithdrawn:
         )
 
 
-@attrs.frozen
+@frozen
 class MakingRoom:
     """A reservation assumed that others will leave, and now they have to (KEP-993).
 
@@ -245,7 +244,7 @@ class MakingRoom:
         return f"Pending the preemption of {len(self.victims)} workload(s)"
 
 
-@attrs.frozen
+@frozen
 class QuotaWithdrawn:
     """A reservation whose checks have passed no longer fits the quota (KEP-993).
 
@@ -278,7 +277,7 @@ class QuotaWithdrawn:
         )
 
 
-@attrs.frozen
+@frozen
 class NotEvaluated:
     """The workload is queued but has not been a head yet."""
 
@@ -290,7 +289,7 @@ class NotEvaluated:
         return "Workload is pending evaluation in the scheduling queue"
 
 
-@attrs.frozen
+@frozen
 class BehindHead:
     """The workload was not a head yet, because another one is ahead of it and blocked.
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
-
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.ordering import EVICTION
 from kueuelib.scheduler.policy import KUEUE, PreemptionPolicy
 from kueuelib.scheduler.quota.past_usage import UsageRule
@@ -18,7 +17,7 @@ INITIAL_SHARE = "LessThanInitialShare"
 BOTH_STRATEGIES = (FINAL_SHARE, INITIAL_SHARE)
 
 
-@attrs.frozen
+@frozen
 class FairSharing:
     """How quota is shared by weight (KEP-1714).
 
@@ -30,7 +29,7 @@ class FairSharing:
     strategies: tuple[str, ...] = BOTH_STRATEGIES
 
 
-@attrs.frozen
+@frozen
 class Settings:
     """The settings of the decision engine, all from the manager's configuration.
 

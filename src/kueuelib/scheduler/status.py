@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import attrs
-
 from kueuelib.api.kueue import FlavorUsage, LocalFlavorUsage, LocalResourceUsage, ResourceUsage
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import Quantity, quantity_of
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.pending.queue import PendingQueue
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.cluster_queue import Tally
@@ -18,7 +17,7 @@ from kueuelib.scheduler.quota.queue_spec import QueueSpec
 NOTHING = Tally()
 
 
-@attrs.frozen
+@frozen
 class QueueStatus:
     """The present numbers of a ClusterQueue.
 
@@ -45,7 +44,7 @@ class QueueStatus:
     share: float | None
 
 
-@attrs.frozen
+@frozen
 class PastUse:
     """The past usage of a LocalQueue (KEP-4136).
 
@@ -62,7 +61,7 @@ class PastUse:
     usage: float
 
 
-@attrs.frozen
+@frozen
 class LocalQueueNumbers:
     """The present numbers of a LocalQueue, as in `QueueStatus`.
 

@@ -9,6 +9,7 @@ import attrs
 from kueuelib.api.kueue import Admission, PodSetRequest, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.decide.preemption.guard import PolicyFault
 from kueuelib.scheduler.decide.preemption.history import NOTHING, Past
 from kueuelib.scheduler.decide.preemption.victims import Preemption
@@ -159,7 +160,7 @@ class Wait:
         )
 
 
-@attrs.frozen
+@frozen
 class Plan:
     """The decisions of a cycle.
 

@@ -9,6 +9,7 @@ import attrs
 from kueuelib.api import conditions, names
 from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.decide.offers import offers_for
 from kueuelib.scheduler.decide.owners import owned
 from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED
@@ -32,7 +33,7 @@ from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import Reason, render
 
 
-@attrs.frozen
+@frozen
 class Explanation:
     """Why a workload has no quota, or that it has it.
 

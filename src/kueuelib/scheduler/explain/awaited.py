@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import attrs
-
 from kueuelib.api import names
 from kueuelib.api.kueue import CHECK_PENDING, Workload
 from kueuelib.api.meta import format_time, is_true
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished
 
 
-@attrs.frozen
+@frozen
 class Awaited:
     """A check that has not decided yet.
 

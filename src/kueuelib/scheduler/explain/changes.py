@@ -10,6 +10,7 @@ from kueuelib.api import kueue
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import amount_of, format_amount, quantity_of
 from kueuelib.api.quotas import ResourceQuota
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.explain.places import Place
 from kueuelib.scheduler.explain.world import World
 
@@ -46,7 +47,7 @@ class Whole:
     """A change without a size."""
 
 
-@attrs.frozen
+@frozen
 class More:
     """More of one resource.
 
@@ -67,7 +68,7 @@ class More:
         return f"{self.resource} by {by} (to {format_amount(self.resource, self.before + self.by)})"
 
 
-@attrs.frozen
+@frozen
 class RaiseQuota:
     """More quota in one flavor of a ClusterQueue or Cohort.
 
@@ -127,7 +128,7 @@ def amount_in(quota: ResourceQuota, field: str) -> int | None:
     return None if value is None else amount_of(quota.name, value)
 
 
-@attrs.frozen
+@frozen
 class Ends(Whole):
     """A workload that holds quota finishes."""
 
@@ -150,7 +151,7 @@ class Ends(Whole):
         return world.without_workloads(self.key)
 
 
-@attrs.frozen
+@frozen
 class Withdraws(Whole):
     """Another waiting workload is withdrawn."""
 
@@ -173,7 +174,7 @@ class Withdraws(Whole):
         return world.without_workloads(self.key)
 
 
-@attrs.frozen
+@frozen
 class SetPolicy(Whole):
     """Another policy of a ClusterQueue.
 
@@ -228,7 +229,7 @@ class SetPolicy(Whole):
         return world.with_cluster_queue(attrs.evolve(queue, spec=spec))
 
 
-@attrs.frozen
+@frozen
 class RaiseThreshold:
     """A borrower may preempt workloads of higher priorities than before.
 
@@ -266,7 +267,7 @@ class RaiseThreshold:
         )
 
 
-@attrs.frozen
+@frozen
 class StartLocalQueue(Whole):
     """A stopped LocalQueue is started."""
 

@@ -9,11 +9,12 @@ from kueuelib.api.codec import decode
 from kueuelib.api.kinds import KUEUE, V1BETA2
 from kueuelib.api.kueue import AdmissionCheck, LocalQueue, ResourceFlavor
 from kueuelib.api.meta import Condition, ObjectKey
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.explain.changes import Whole
 from kueuelib.scheduler.explain.world import World
 
 
-@attrs.frozen
+@frozen
 class CreateFlavor(Whole):
     """Create a missing ResourceFlavor, for any nodes."""
 
@@ -37,7 +38,7 @@ class CreateFlavor(Whole):
         return world.with_flavor(decode(ResourceFlavor, {**raw, "metadata": {"name": self.name}}))
 
 
-@attrs.frozen
+@frozen
 class ServeCheck(Whole):
     """Run the controller of an AdmissionCheck, and create the check if it is missing.
 
@@ -75,7 +76,7 @@ class ServeCheck(Whole):
         return world.with_check(attrs.evolve(check, status=status))
 
 
-@attrs.frozen
+@frozen
 class CreateLocalQueue(Whole):
     """Create a missing LocalQueue."""
 
@@ -105,7 +106,7 @@ class CreateLocalQueue(Whole):
         return world.with_local_queue(decode(LocalQueue, raw))
 
 
-@attrs.frozen
+@frozen
 class LabelNamespace(Whole):
     """Add the labels that a ClusterQueue requires to the namespace."""
 

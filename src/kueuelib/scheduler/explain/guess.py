@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, Place
 from kueuelib.scheduler.explain.sizes import bisect
 from kueuelib.scheduler.explain.trial import Usage
@@ -79,7 +80,7 @@ class Tree:
         return attrs.evolve(own, nominal=own.nominal + lent)
 
 
-@attrs.frozen
+@frozen
 class _Carries:
     """Tests sizes.
 
@@ -108,7 +109,7 @@ class _Carries:
         return True
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Guess:
     """Guesses how much more quota would carry a usage.
 

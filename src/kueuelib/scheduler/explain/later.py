@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.api.meta import ObjectKey, format_time
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.explain.budget import Budget
 from kueuelib.scheduler.explain.changes import Whole
 from kueuelib.scheduler.explain.trial import TrialOutcome, Trials
@@ -17,7 +18,7 @@ MOST_ENDS = 20
 """The maximum number of ends of protections that are tried, one after the other."""
 
 
-@attrs.frozen
+@frozen
 class ProtectionEnds(Whole):
     """The preemption policy allows a preemption that it refuses now.
 

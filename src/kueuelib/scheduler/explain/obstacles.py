@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import attrs
-
 from kueuelib.api import conditions, kueue, names
 from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.missing_features import DEVICES, TOPOLOGY, sentence
+from kueuelib.api.struct import frozen
 from kueuelib.machinery.selectors import Op, Selector
 from kueuelib.scheduler.explain.creations import LabelNamespace, ServeCheck
 from kueuelib.scheduler.explain.own_changes import job_of, time_limit
@@ -33,7 +32,7 @@ _WITHOUT_QUOTA = (
 )
 
 
-@attrs.frozen
+@frozen
 class Problem:
     """An error that keeps a workload from being tried, or from ever fitting.
 

@@ -11,12 +11,13 @@ from kueuelib.api.affinity import required_node_affinity
 from kueuelib.api.core import Taint, Toleration
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, format_time
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.explain.changes import Whole
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.pending.workload_info import gates_of, missing_pods
 
 
-@attrs.frozen
+@frozen
 class SetPriority:
     """A higher priority."""
 
@@ -43,7 +44,7 @@ class SetPriority:
         return world.with_workload(attrs.evolve(workload, spec=spec))
 
 
-@attrs.frozen
+@frozen
 class OfJob:
     """A change of what the workload is made from, so that it has to be made there.
 
@@ -67,7 +68,7 @@ def job_of(workload: Workload) -> str:
     return "" if owner is None else f"{owner.kind} {workload.namespace}/{owner.name}"
 
 
-@attrs.frozen
+@frozen
 class FewerPods(OfJob):
     """Fewer pods in one pod set, and a lower minimum if there is one.
 
@@ -110,7 +111,7 @@ class FewerPods(OfJob):
         return world.with_workload(attrs.evolve(workload, spec=spec))
 
 
-@attrs.frozen
+@frozen
 class Activate(Whole):
     """The workload is activated again.
 
@@ -148,7 +149,7 @@ class Activate(Whole):
         )
 
 
-@attrs.frozen
+@frozen
 class Ungate(OfJob, Whole):
     """The gates of the job are removed."""
 
@@ -185,7 +186,7 @@ def is_group(workload: Workload) -> bool:
     return workload.metadata.annotations.get(names.IS_GROUP_WORKLOAD) == "true"
 
 
-@attrs.frozen
+@frozen
 class PodsReturn(Whole):
     """The pods for which a group stays out of its queue exist again."""
 
@@ -211,7 +212,7 @@ class PodsReturn(Whole):
         return world.with_workload(attrs.evolve(workload, status=status))
 
 
-@attrs.frozen
+@frozen
 class BackOffEnds(Whole):
     """The back-off after an eviction is over."""
 
@@ -257,7 +258,7 @@ def returns(
         yield BackOffEnds(key, state.requeue_at)
 
 
-@attrs.frozen
+@frozen
 class MoveTo(OfJob, Whole):
     """The workload waits in another LocalQueue of its namespace."""
 
@@ -288,7 +289,7 @@ class MoveTo(OfJob, Whole):
         return world.with_workload(attrs.evolve(workload, spec=spec))
 
 
-@attrs.frozen
+@frozen
 class Tolerate(OfJob, Whole):
     """The pods tolerate a taint of a flavor."""
 
@@ -336,7 +337,7 @@ def node_demands(workload: Workload) -> tuple[str, ...]:
     return tuple(dict.fromkeys(demands))
 
 
-@attrs.frozen
+@frozen
 class AnyNode(OfJob, Whole):
     """The pods no longer ask for certain nodes.
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import attrs
-
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.explain.budget import Budget, OutOfStepsError
 from kueuelib.scheduler.explain.candidates import (
     COHORT_QUOTAS,
@@ -68,7 +67,7 @@ def _name(change: Change) -> _Name:
 _Place = tuple[int, int]
 
 
-@attrs.frozen
+@frozen
 class _Found:
     """Two changes that are enough, each as strong as it can be.
 

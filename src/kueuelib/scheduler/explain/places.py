@@ -7,13 +7,14 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api.kueue import ClusterQueueSpec, CohortSpec, ResourceQuota
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.explain.world import World
 
 CLUSTER_QUEUE: Final = "ClusterQueue"
 COHORT: Final = "Cohort"
 
 
-@attrs.frozen
+@frozen
 class Place:
     """A ClusterQueue or a Cohort that exists as an object.
 

@@ -7,6 +7,7 @@ from enum import Enum
 import attrs
 
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.blockers import Blocker, ExceedsCapacity, FlavorMissing, QuotaInUse
 from kueuelib.scheduler.decide.offers import mismatch_of
 from kueuelib.scheduler.engine import Engine
@@ -28,7 +29,7 @@ class Fit(Enum):
     UNCOVERED = "not offered"
 
 
-@attrs.frozen
+@frozen
 class Row:
     """One resource of one pod set in one flavor; amounts as in `kueuelib.scheduler.quota.amounts`.
 

@@ -8,6 +8,7 @@ import attrs
 
 from kueuelib.api.kueue import FairSharing
 from kueuelib.api.quantity import Quantity
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.explain.changes import Whole
 from kueuelib.scheduler.explain.places import Place
 from kueuelib.scheduler.explain.world import World
@@ -17,7 +18,7 @@ MOST_WEIGHT = 2**20
 _ONE = Quantity.of(1).nanos
 
 
-@attrs.frozen
+@frozen
 class RaiseWeight:
     """A larger weight, in steps of the last decimal place of the present one.
 
@@ -62,7 +63,7 @@ def _decimal(weight: Quantity) -> str:
     return f"{Decimal(weight.nanos).scaleb(-9).normalize():f}"
 
 
-@attrs.frozen
+@frozen
 class SetParent(Whole):
     """Another cohort above a ClusterQueue or a Cohort.
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-import attrs
-
 from kueuelib.api.quantity import MAX_AMOUNT
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT
 from kueuelib.scheduler.explain.rows import Row
@@ -18,7 +17,7 @@ from kueuelib.scheduler.quota.share import share_of
 from kueuelib.scheduler.quota.snapshot import Snapshot, Usage
 
 
-@attrs.frozen
+@frozen
 class TreeRow:
     """One resource in one flavor at one place; amounts as in `kueuelib.scheduler.quota.amounts`.
 

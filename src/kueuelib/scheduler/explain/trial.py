@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Admit, decide
 from kueuelib.scheduler.engine import Engine, Settled
@@ -54,7 +55,7 @@ class Verdict(Enum):
     UNKNOWN = "unknown"
 
 
-@attrs.frozen
+@frozen
 class TrialOutcome:
     """How a trial ended.
 

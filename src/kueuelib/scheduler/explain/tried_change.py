@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import attrs
-
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.explain.changes import Change
 from kueuelib.scheduler.explain.trial import TrialOutcome
 
 
-@attrs.frozen
+@frozen
 class TriedChange:
     """A change that was tried.
 
@@ -31,7 +30,7 @@ class TriedChange:
         return self.outcome.victims
 
 
-@attrs.frozen
+@frozen
 class TriedPair:
     """Two changes that were tried together, neither of which is enough alone.
 

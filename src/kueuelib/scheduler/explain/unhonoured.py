@@ -27,7 +27,7 @@ from kueuelib.api.missing_features import (
 )
 from kueuelib.api.pods import PodTemplateSpec
 from kueuelib.api.quotas import ONE
-from kueuelib.api.struct import Struct, json_name
+from kueuelib.api.struct import Struct, frozen, json_name
 from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.pending.workload_info import holds_quota
@@ -54,7 +54,7 @@ _SILENT: Final = (_KNOWN, RECORDS)
 _MOST_PLACES: Final = 5
 
 
-@attrs.frozen
+@frozen
 class Unhonoured:
     """A field, label or annotation without effect.
 

@@ -22,6 +22,7 @@ from kueuelib.api.kueue import (
     Workload,
 )
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.struct import frozen
 from kueuelib.errors import UnknownObject
 from kueuelib.scheduler import events
 from kueuelib.scheduler.engine import Engine
@@ -42,7 +43,7 @@ MOST_BEHIND = 20
 """The maximum number of Workloads behind the one in question that take part in trials."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class World:
     """All facts, by name or key. Immutable: `with_` makes another world.
 

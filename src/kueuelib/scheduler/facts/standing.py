@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-import attrs
-
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.reasons import Reason
 
 
@@ -37,7 +36,7 @@ class Where(Enum):
     HOLDS_QUOTA = "holds quota"
 
 
-@attrs.frozen
+@frozen
 class Standing:
     """The place of a Workload, and why it has no quota, if that is known without a try.
 

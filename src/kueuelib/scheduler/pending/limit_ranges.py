@@ -8,6 +8,7 @@ import attrs
 
 from kueuelib.api.core import LimitRange
 from kueuelib.api.quantity import Quantity
+from kueuelib.api.struct import frozen
 
 CONTAINER = "Container"
 POD = "Pod"
@@ -16,7 +17,7 @@ Nanos = Mapping[str, int]
 """Resource name to an exact amount in billionths, the unit of `Quantity.nanos`."""
 
 
-@attrs.frozen
+@frozen
 class Bounds:
     """The combination of several LimitRange items of one type.
 
@@ -36,7 +37,7 @@ class Bounds:
 NO_BOUNDS = Bounds()
 
 
-@attrs.frozen
+@frozen
 class LimitSummary:
     """The bounds for containers and for pods."""
 

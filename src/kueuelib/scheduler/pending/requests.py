@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import attrs
-
 from kueuelib.api.core import Container, PodSpec, RuntimeClass
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.pending.limit_ranges import (
     NO_LIMIT_RANGES,
     Bounds,
@@ -22,7 +21,7 @@ from kueuelib.scheduler.pending.limit_ranges import (
 _ALWAYS = "Always"
 
 
-@attrs.frozen
+@frozen
 class ContainerRequest:
     """One container with its defaults filled in."""
 
@@ -31,7 +30,7 @@ class ContainerRequest:
     sidecar: bool
 
 
-@attrs.frozen
+@frozen
 class PodRequest:
     """One pod of a pod set with all defaults filled in.
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
 from kueuelib.api.kueue import NONE
 from kueuelib.api.names import (
     REASON_CHECK_INACTIVE,
@@ -18,10 +16,11 @@ from kueuelib.api.names import (
     REASON_TERMINATING,
     REASON_TOPOLOGY_NOT_FOUND,
 )
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.quota.queue_spec import Flavor, QueueSpec
 
 
-@attrs.frozen
+@frozen
 class Activity:
     """The Active condition of a ClusterQueue.
 

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import attrs
 
+from kueuelib.api.struct import frozen
+
 PODS = "pods"
 """The resource that counts pods; it is requested implicitly if a ClusterQueue covers it."""
 
@@ -39,7 +41,7 @@ Amounts = Mapping[FlavorResource, int]
 """Flavor and resource to amount."""
 
 
-@attrs.frozen
+@frozen
 class Limits:
     """The quota that a ClusterQueue or a cohort has for one flavor and resource.
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-import attrs
-
 from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, Workload
 from kueuelib.api.names import REASON_PREEMPTION_REQUIRED
+from kueuelib.api.struct import frozen
 
 
 class CheckEntry(NamedTuple):
@@ -29,7 +28,7 @@ class CheckEntry(NamedTuple):
     reason: str
 
 
-@attrs.frozen
+@frozen
 class RequiredCheck:
     """An admission check of a ClusterQueue.
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import attrs
 
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.quota.amounts import FlavorResource, Limits
 from kueuelib.scheduler.quota.arithmetic import NOTHING, Step, available_along, steps_up
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
@@ -49,7 +50,7 @@ class _Capacity(dict[FlavorResource, int]):
         return capacity
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class QuotaNode:
     """A ClusterQueue or a cohort.
 
@@ -121,7 +122,7 @@ class QuotaNode:
         return (self, *self.ancestors)
 
 
-@attrs.frozen
+@frozen
 class CohortRow:
     """A cohort in a tree; the attributes are those of `QuotaNode`."""
 
@@ -132,7 +133,7 @@ class CohortRow:
     weight: Fraction
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class QuotaTree:
     """The cohorts of one tree.
 

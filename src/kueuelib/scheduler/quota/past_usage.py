@@ -22,6 +22,7 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.quota.amounts import Amounts
 from kueuelib.scheduler.quota.cluster_queue import Tally
 from kueuelib.scheduler.quota.decay import (
@@ -41,7 +42,7 @@ _NANO: Final = 10**9
 _NOTHING: Final = Tally()
 
 
-@attrs.frozen
+@frozen
 class UsageRule:
     """How past usage counts (`admissionFairSharing` of the configuration).
 
@@ -75,7 +76,7 @@ class UsageRule:
         return sum(weighted, Fraction(0)) / _NANO / weight
 
 
-@attrs.frozen
+@frozen
 class Sample:
     """The past usage at one instant.
 

@@ -17,12 +17,13 @@ from kueuelib.api.core import Taint, Toleration
 from kueuelib.api.meta import LabelSelector
 from kueuelib.api.preemption_policies import GRANTS
 from kueuelib.api.quantity import Quantity, amount_of
+from kueuelib.api.struct import frozen
 from kueuelib.machinery.selectors import NOTHING, Selector, expression, from_labels
 from kueuelib.scheduler.quota.amounts import PODS, FlavorResource, Limits, pair_of
 from kueuelib.scheduler.quota.check_rules import RequiredCheck, required
 
 
-@attrs.frozen
+@frozen
 class Flavor:
     """A ResourceFlavor.
 
@@ -41,7 +42,7 @@ class Flavor:
     topology: str = ""
 
 
-@attrs.frozen
+@frozen
 class FlavorGroup:
     """Resources that always share one flavor.
 
@@ -65,7 +66,7 @@ class FlavorGroup:
         }
 
 
-@attrs.frozen
+@frozen
 class Fungibility:
     """Preferences between flavors.
 
@@ -84,7 +85,7 @@ FIRST_FIT = Fungibility()
 """Stop at the first flavor that fits, by borrowing or not."""
 
 
-@attrs.frozen
+@frozen
 class QueuePreemption:
     """Which workloads a ClusterQueue may preempt (KEP-83).
 
@@ -121,7 +122,7 @@ class QueuePreemption:
         return GRANTS[self.within_cluster_queue].newer or GRANTS[self.reclaim_within_cohort].newer
 
 
-@attrs.frozen
+@frozen
 class QueueSpec:
     """A ClusterQueue's quotas and policies.
 
@@ -190,7 +191,7 @@ class QueueSpec:
         return required(self.checks, flavors)
 
 
-@attrs.frozen
+@frozen
 class CohortQuotas:
     """A Cohort's place in its tree, and the quota that it adds (KEP-79).
 

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 import attrs
 
 from kueuelib.api.quantity import Quantity, amount_of
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.quota.amounts import Requests
 
 _NANO = 10**9
 
 
-@attrs.frozen
+@frozen
 class Transformation:
     """The resources that one resource of a pod counts as.
 
@@ -33,7 +34,7 @@ class Transformation:
     multiply_by: str = ""
 
 
-@attrs.frozen
+@frozen
 class ResourceRules:
     """The administrator's rules about resources (`resources` of the configuration).
 

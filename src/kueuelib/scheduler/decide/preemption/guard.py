@@ -12,9 +12,8 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-import attrs
-
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler.decide.preemption.history import NOTHING, Past, RefusedEviction
 from kueuelib.scheduler.policy import (
     KUEUE,
@@ -34,7 +33,7 @@ from kueuelib.scheduler.quota.holders import Holder, Ranked
 T = TypeVar("T")
 
 
-@attrs.frozen
+@frozen
 class PolicyFault:
     """A policy gave no valid answer, so Kueue's own policy decided.
 

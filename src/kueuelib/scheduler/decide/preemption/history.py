@@ -17,6 +17,7 @@ import attrs
 from kueuelib.api import conditions, names
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.struct import frozen
 
 _KEPT = 64
 """Entries that may be out of date before all are checked."""
@@ -28,7 +29,7 @@ and at most. Every further refusal doubles it.
 """
 
 
-@attrs.frozen
+@frozen
 class RefusedEviction:
     """The API server refused to store the eviction of a workload.
 
@@ -43,7 +44,7 @@ class RefusedEviction:
     until: float
 
 
-@attrs.frozen
+@frozen
 class Past:
     """The past preemptions as known to a cycle; frozen.
 
