@@ -13,6 +13,7 @@ import attrs
 
 from kueuelib import __version__
 from kueuelib.api.crd import converted_crds
+from kueuelib.api.crd_parts import CONVERSION_PATH
 from kueuelib.api.kinds import API_SERVICES, CRDS
 from kueuelib.app.addresses import check_addresses
 from kueuelib.app.checks import add_checks
@@ -224,7 +225,7 @@ async def assemble_manager(
     manager.add(Group.CACHES, cache, "caches")
     manager.add(Group.SERVERS, SettledMemory(cache), "memory")
     names = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
-    trusting = [Trusting(CRDS, name) for name in converted_crds()]
+    trusting = [Trusting(CRDS, name, path=CONVERSION_PATH) for name in converted_crds()]
     if configuration.visibility_server is not None:
         from kueuelib.controllers.visibility.manifests import api_service_names
 

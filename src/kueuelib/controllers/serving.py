@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kueuelib.api import kinds
 from kueuelib.api.crd import converted_crds
+from kueuelib.api.crd_parts import CONVERSION_PATH
 from kueuelib.api.meta import ObjectKey
 from kueuelib.controllers.manifests import (
     WEBHOOK_SECRET,
@@ -11,7 +12,10 @@ from kueuelib.controllers.manifests import (
     manager_user,
     server_names,
 )
-from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
+from kueuelib.controllers.webhooks import (
+    MUTATING_CONFIGURATION,
+    VALIDATING_CONFIGURATION,
+)
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.manager import Manager
 from kueuelib.runtime.namespace import own_namespace
@@ -49,7 +53,7 @@ def queue_webhooks(
     trusting = [
         Trusting(kinds.MUTATING_WEBHOOKS, names[0]),
         Trusting(kinds.VALIDATING_WEBHOOKS, names[1]),
-        *(Trusting(kinds.CRDS, name) for name in converted_crds()),
+        *(Trusting(kinds.CRDS, name, path=CONVERSION_PATH) for name in converted_crds()),
     ]
     server = add_webhook_server(
         manager,

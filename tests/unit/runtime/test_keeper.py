@@ -7,6 +7,8 @@ import base64
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import cast
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -25,7 +27,7 @@ NAMES = host_names(["127.0.0.1"])
 TRUSTING = (
     Trusting(MUTATING_WEBHOOKS, "m"),
     Trusting(VALIDATING_WEBHOOKS, "v"),
-    Trusting(CRDS, "things.example.com"),
+    Trusting(CRDS, "things.example.com", path="/convert"),
 )
 PROMPT = 5.0
 """Seconds in which a repair is due."""
@@ -213,3 +215,29 @@ async def test_a_definition_that_converts_by_itself_is_left_alone(client) -> Non
 
         await within(PROMPT, repaired)
         assert (await client.get(CRDS, name))["spec"]["conversion"]["strategy"] == "None"
+
+
+@pytest.mark.parametrize("address", ["https://127.0.0.1:2/convert", "https://127.0.0.1:1"])
+async def test_a_conversion_is_led_back_to_where_the_webhooks_are(client, address) -> None:
+    name = ObjectKey("", TRUSTING[2].name)
+    async with kept(client):
+        there = {"conversion": {"webhook": {"clientConfig": {"url": address}}}}
+        await client.patch(CRDS, name, {"spec": there}, PatchType.MERGE)
+
+        async def restored() -> bool:
+            crd = await client.get(CRDS, name)
+            config = crd["spec"]["conversion"]["webhook"]["clientConfig"]
+            return config["url"] == "https://127.0.0.1:1/convert"
+
+        await within(PROMPT, restored)
+
+
+def test_only_an_object_that_is_repaired_again_and_again_is_contested(monkeypatch) -> None:
+    keeper = CertificateKeeper(cast(Client, None), [], SECRET, NAMES)
+    told: list[list[str]] = []
+    monkeypatch.setattr(keeper, "_log", MagicMock())
+    keeper._log.warning = lambda _, objects, fix: told.append(objects)
+    for repaired in (["a"], ["b"], ["c", "c"], ["a"], ["a", "b"]):
+        keeper._repaired = repaired
+        keeper._report()
+    assert told == [["a"]]

@@ -148,5 +148,6 @@ def trusting(operator: Operator) -> list[Trusting]:
     for definition in operator.definitions:
         if definition.versions:
             resource = definition.resource
-            objects.append(Trusting(CRDS, f"{resource.plural}.{resource.group}"))
+            name, path = f"{resource.plural}.{resource.group}", conversion_path(resource)
+            objects.append(Trusting(CRDS, name, path=path))
     return objects

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 import anyio
@@ -28,7 +29,7 @@ CHECK_PERIOD = 60.0
 COLLECTING = 0.1
 """Seconds to wait for further changes, up to four times as long: replicas take turns."""
 CONTEST = 3
-"""Repairs one after the other that show that another program writes the same fields."""
+"""Repairs of the same object, one after the other, that show that another program writes it."""
 MISSING_PERIOD = 2.0
 """Seconds between two looks for objects that are to trust it and do not exist."""
 
@@ -58,10 +59,10 @@ class CertificateKeeper:
     """Keeps TLS contexts supplied with good certificates; a part of a `Manager`.
 
     Every minute, and when the Secret or one of the objects changes, it reads the Secret, renews
-    what is about to end, repairs bundles, and loads what changed into the contexts; nothing is
-    restarted. Objects that do not exist, or that we have no right to, are looked for every two
-    seconds. The pauses between repairs grow to about 45 seconds, so that two programs that write
-    the same fields do not keep the API server busy.
+    what is about to end, repairs bundles and the addresses of conversions, and loads what changed
+    into the contexts; nothing is restarted. Objects that do not exist, or that we have no right to,
+    are looked for every two seconds. The pauses between repairs grow to about 45 seconds, so that
+    two programs that write the same fields do not keep the API server busy.
 
     Args:
         client: reads and writes the Secret and the objects that trust it.
@@ -97,6 +98,7 @@ class CertificateKeeper:
         self._period = period
         self._loaded: Certificates | None = None
         self._repaired: list[str] = []
+        self._repairs: Counter[str] = Counter()
         self._missing: list[str] = []
         self._poked = asyncio.Event()
         self._log = get_logger("certificates")
@@ -143,7 +145,9 @@ class CertificateKeeper:
                 ready()
             elif self._repaired:
                 pause = repairs.next(self._clock.monotonic(), random.random())
-                self._report(repairs.attempts)
+                if repairs.attempts == 1:
+                    self._repairs.clear()
+                self._report()
                 await self._clock.sleep(pause)
             self._repaired = []
             left = max(due - now(), 0.0)
@@ -151,13 +155,14 @@ class CertificateKeeper:
                 await self._poked.wait()
                 await anyio.sleep(COLLECTING * (1.0 + 3.0 * random.random()))
 
-    def _report(self, times: int) -> None:
-        if times < CONTEST:
-            self._log.info("certificate restored", objects=self._repaired)
-        else:
+    def _report(self) -> None:
+        self._repairs.update({*self._repaired})
+        contested = [one for one in self._repaired if self._repairs[one] >= CONTEST]
+        self._log.info("certificate restored", objects=self._repaired)
+        if contested:
             self._log.warning(
                 "another program keeps writing the certificate",
-                objects=self._repaired,
+                objects=contested,
                 fix="let only one program keep it",
             )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -45,11 +45,14 @@ class Trusting:
         resource: a webhook configuration's kind, or that of CRDs or APIServices.
         name: of the object.
         optional: whether the rights to it may be missing.
+        path: of a CRD, where its conversion is served, at the address of the webhooks; empty to
+            leave alone where it leads.
     """
 
     resource: Resource
     name: str
     optional: bool = False
+    path: str = ""
 
 
 async def ensure_certificates(
@@ -142,6 +145,41 @@ def with_bundle(obj: Obj, ca_cert: bytes) -> Obj:
     return made
 
 
+def _led(obj: Obj, places: Sequence[Obj], path: str) -> Obj:
+    """A CRD whose conversion is served at the only place to which the webhooks lead; `obj` if it
+    is, or if they do not agree on one.
+    """
+    if not path or len(places) != 1 or not _callers(obj):
+        return obj
+    made: Obj = copy.deepcopy(obj)
+    for config in _client_configs(made):
+        if _place(config) != places[0] or _path(config) != path:
+            place = copy.deepcopy(places[0])
+            if "url" in place:
+                place["url"] += path
+            else:
+                place["service"]["path"] = path
+            kept = {key: one for key, one in config.items() if key not in ("url", "service")}
+            made["spec"]["conversion"]["webhook"]["clientConfig"] = {**kept, **place}
+            return made
+    return obj
+
+
+def _place(config: Mapping[str, Any]) -> Obj:
+    """Where a `clientConfig` leads, without the path; empty if nowhere."""
+    if config.get("url"):
+        parts = urlsplit(config["url"])
+        return {"url": f"{parts.scheme}://{parts.netloc}"}
+    service = config.get("service")
+    return {"service": {"port": 443, **service, "path": ""}} if service else {}
+
+
+def _path(config: Mapping[str, Any]) -> str:
+    if config.get("url"):
+        return urlsplit(str(config["url"])).path
+    return str((config.get("service") or {}).get("path") or "")
+
+
 def _callers(obj: Obj) -> list[Mapping[str, Any]]:
     """The parts that carry a bundle, as they are."""
     if "webhooks" in obj:
@@ -197,13 +235,16 @@ class Injected:
 async def inject(client: Client, trusting: Iterable[Trusting], ca_cert: bytes) -> Injected:
     """Write the authority into every object; objects that have it are only read.
 
+    Conversions are led to where the webhooks before them lead, if these agree.
+
     Raises:
         ApiError: one cannot be read or written.
     """
     written, missing, hosts = list[str](), list[str](), set[str]()
+    places = list[Obj]()
     for target in trusting:
         try:
-            called, wrote = await _inject_one(client, target, ca_cert)
+            called, wrote = await _inject_one(client, target, ca_cert, places)
         except (NotFound, Forbidden) as error:
             if isinstance(error, Forbidden) and not target.optional:
                 raise
@@ -220,13 +261,21 @@ def path_of(target: Trusting) -> str:
     return f"{target.resource.plural}/{target.name}"
 
 
-async def _inject_one(client: Client, target: Trusting, ca_cert: bytes) -> tuple[set[str], bool]:
-    """Writes the authority into one object; returns the hosts it calls, and whether it wrote."""
+async def _inject_one(
+    client: Client, target: Trusting, ca_cert: bytes, places: list[Obj]
+) -> tuple[set[str], bool]:
+    """Writes the authority into one object; returns the hosts it calls, and whether it wrote. The
+    places to which webhooks lead are added to those that are known.
+    """
     key, hosts = ObjectKey("", target.name), set[str]()
     for attempt in range(ATTEMPTS):
         obj = await client.get(target.resource, key)
-        hosts = _hosts(obj)
-        wanted = with_bundle(obj, ca_cert)
+        wanted = with_bundle(_led(obj, places, target.path), ca_cert)
+        hosts = _hosts(wanted)
+        for config in obj.get("webhooks") or ():
+            place = _place(config.get("clientConfig") or {})
+            if place and place not in places:
+                places.append(place)
         if wanted is obj:
             break
         try:
