@@ -23,6 +23,8 @@ from kueuelib.runtime.logs import get_logger
 
 PAUSE = 10.0
 """Seconds until the next try after a failure."""
+SKEW: Final = 30.0
+"""Seconds by which clocks may differ; a renewal may be under way for some of them."""
 PUBLISHED: Final = "kueuelib.dev/configuration"
 """The annotation of the Lease with the leader's configuration."""
 DECISIVE: Final = (
@@ -41,6 +43,7 @@ DECISIVE: Final = (
     "feature_gates",
 )
 """The blocks that are published."""
+_HEADS: Final = ("apiVersion", "kind")
 
 
 def written_at(lease: Obj) -> float | None:
@@ -58,6 +61,21 @@ def written_at(lease: Obj) -> float | None:
     return max(times, default=None)
 
 
+def is_abandoned(lease: Obj, now: float) -> bool:
+    """Whether no manager has renewed a Lease in time. One that was never renewed is that of a
+    manager without election.
+
+    Args:
+        lease: the raw one.
+        now: by our clock, which may differ from that of the API server.
+    """
+    spec = lease.get("spec") or {}
+    if not spec.get("renewTime"):
+        return False
+    renewed = written_at(lease) or parse_time(spec["renewTime"])
+    return now - renewed > int(spec.get("leaseDurationSeconds") or 0) + SKEW
+
+
 def published(configuration: Configuration, holder: str) -> str:
     """The value of the annotation.
 
@@ -69,8 +87,7 @@ def published(configuration: Configuration, holder: str) -> str:
     configuration = attrs.evolve(configuration, preemption=preemption)
     decisive = {name: getattr(configuration, name) for name in DECISIVE}
     content, default = as_content(Configuration(**decisive)), as_content(Configuration())
-    heads = ("apiVersion", "kind")
-    told = {key: one for key, one in content.items() if key in heads or one != default.get(key)}
+    told = {key: one for key, one in content.items() if key in _HEADS or one != default.get(key)}
     return orjson.dumps({"holder": holder, "configuration": told}).decode()
 
 
@@ -80,10 +97,25 @@ def holder_of(lease: Obj) -> str:
     Args:
         lease: the stored one.
     """
+    return str(_note(lease).get("holder") or "")
+
+
+def tells_of_a_file(lease: Obj) -> bool:
+    """Whether the annotation says that a manager ran with another configuration than the default.
+
+    Args:
+        lease: the stored one.
+    """
+    told = _note(lease).get("configuration")
+    return isinstance(told, dict) and bool(told.keys() - {*_HEADS})
+
+
+def _note(lease: Obj) -> Obj:
+    """The value of the annotation; empty if it is not valid."""
     with contextlib.suppress(orjson.JSONDecodeError):
         note = orjson.loads(annotations_of(lease).get(PUBLISHED) or "{}")
-        return str(note.get("holder") or "") if isinstance(note, dict) else ""
-    return ""
+        return note if isinstance(note, dict) else {}
+    return {}
 
 
 class LeaseNotes:

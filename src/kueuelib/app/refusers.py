@@ -17,6 +17,7 @@ _DENIED: Final = re.compile('User "[^"]+" cannot [a-z]+ resource ')
 OUR_CONFIGURATIONS: Final = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
 _DEAD: Final = re.compile('failed calling webhook "([^"]+)"')
 _REFUSING: Final = re.compile('admission webhook "([^"]+)" denied the request')
+_REFUSALS: Final = ("denied the request", "denied request", "forbidden")
 _POLICY: Final = re.compile(
     "(Validating|Mutating)AdmissionPolicy '([^']+)' with binding '([^']+)' denied request"
 )
@@ -63,7 +64,7 @@ def is_refusal(message: str) -> bool:
     Args:
         message: of a controller of Kubernetes, or of the API server.
     """
-    return bool(_DEAD.search(message)) or "denied the request" in message or "forbidden" in message
+    return bool(_DEAD.search(message)) or any(words in message for words in _REFUSALS)
 
 
 def lacks_permission(message: str) -> bool:
@@ -75,13 +76,19 @@ def lacks_permission(message: str) -> bool:
     return bool(_DENIED.search(message))
 
 
-def remedy(message: str, configurations: Iterable[tuple[str, Obj]], namespace: str) -> str:
+def remedy(
+    message: str,
+    configurations: Iterable[tuple[str, Obj]],
+    namespace: str,
+    otherwise: str = "submit what it permits",
+) -> str:
     """What to do about what refuses a write; empty if the message does not lead to it.
 
     Args:
         message: of the API server.
         configurations: the webhook configurations, each after its kind; ours are left alone.
         namespace: of the object that is written.
+        otherwise: what may be done instead of changing what refuses it.
     """
     quota = _QUOTA.search(message)
     if quota:
@@ -99,7 +106,7 @@ def remedy(message: str, configurations: Iterable[tuple[str, Obj]], namespace: s
         kind = f"{policy[1].lower()}admissionpolicy"
         return (
             f"kubectl get {kind} {policy[2]} -o yaml  # {kind}binding {policy[3]} applies it: "
-            "submit what it permits, or change the policy"
+            f"{otherwise}, or change the policy"
         )
     dead, refusing = dead_webhook(message), _REFUSING.search(message)
     wanted = dead or (refusing[1] if refusing else "")
@@ -110,8 +117,8 @@ def remedy(message: str, configurations: Iterable[tuple[str, Obj]], namespace: s
         if dead:
             return removal(kind, configuration, [dead])
         return (
-            f"kubectl get {kind.lower()} {name} -o yaml  # its webhook {wanted} refuses: submit "
-            "what it permits, or change its rules"
+            f"kubectl get {kind.lower()} {name} -o yaml  # its webhook {wanted} refuses: "
+            f"{otherwise}, or change its rules"
         )
     return ""
 

@@ -25,7 +25,7 @@ from kueuelib.app.refused_writes import standing
 from kueuelib.app.refusers import remedy
 from kueuelib.controllers.applier import ADMISSION_REFUSED
 from kueuelib.embedded.server import ApiServer
-from kueuelib.errors import ApiError
+from kueuelib.errors import ApiError, Forbidden
 from kueuelib.jobs.reconcile.refusals import START_REFUSED
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
@@ -370,3 +370,38 @@ async def test_a_workload_that_was_made_ends_an_earlier_refusal(client: Client) 
     await told(client, job, "Created Workload team/job-big", "CreatedWorkload", ago=10)
     answer = await ask(client, parse_reference("job/big"), "team")
     assert answer.problems == ()
+
+
+FREEZE = (
+    'leases.coordination.k8s.io "c1f6bfd2.kueue.x-k8s.io" is forbidden: '
+    "ValidatingAdmissionPolicy 'freeze' with binding 'all-of-it' denied request: not now"
+)
+MAY_NOT = 'leases "x" is forbidden: User "me" cannot patch resource "leases" in API group "g"'
+
+
+@pytest.mark.parametrize(("message", "found"), [(FREEZE, True), (MAY_NOT, False)])
+@pytest.mark.parametrize("exists", [True, False])
+async def test_a_refused_renewal_is_found_by_a_dry_run(
+    client: Client, monkeypatch: pytest.MonkeyPatch, message: str, found: bool, exists: bool
+) -> None:
+    lease = Configuration().lease
+    await create(client, kinds.NAMESPACES, lease.namespace)
+    if exists:
+        spec = {"holderIdentity": "me", "leaseDurationSeconds": 15}
+        await create(client, kinds.LEASES, lease.name, lease.namespace, spec=spec)
+    request, tried = client.request, list[str]()
+
+    async def refusing(method: str, path: str, **options: Any) -> Any:
+        if method != "GET" and "/leases" in path:
+            assert "dryRun" in str(options["params"])
+            tried.append(method)
+            raise Forbidden(message)
+        return await request(method, path, **options)
+
+    monkeypatch.setattr(client, "request", refusing)
+    report = await examined(client)
+    assert tried == ["PATCH" if exists else "POST"]
+    leases = [one for one in about(report, "write-refused") if one[1].startswith("Lease ")]
+    assert bool(leases) is found
+    (leader,) = [one for name, one in report.findings if name == "leader"]
+    assert ("write-refused" in leader.follows) is found

@@ -18,7 +18,7 @@ from kueuelib.api.names import IN_USE_FINALIZER, NAMESPACE_NAME_LABEL, QUEUE_LAB
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.doctor.snapshot import ADMISSION, Call
 from kueuelib.app.explaining.gather import Lists
-from kueuelib.app.refusers import OUR_CONFIGURATIONS
+from kueuelib.app.refusers import OUR_CONFIGURATIONS, is_refusal, lacks_permission
 from kueuelib.app.stored_versions import is_unconverted
 from kueuelib.controllers.webhooks import TIMEOUT_SECONDS, queueing_entries
 from kueuelib.errors import ApiError, Forbidden, KueuelibError, NotFound, TransportError
@@ -152,7 +152,8 @@ class _Write:
 async def others(
     client: Client, version: str, lists: Lists, configuration: Configuration
 ) -> tuple[Call, ...]:
-    """Makes the API server call other programs' webhooks for what the manager and users write.
+    """Makes the API server call other programs' webhooks for what the manager and users write, and
+    tries to renew the Lease, without which no manager leads.
 
     Args:
         client: whose cluster.
@@ -161,7 +162,7 @@ async def others(
         configuration: the manager's.
 
     Returns:
-        The calls that those webhooks did not answer.
+        The calls that those webhooks did not answer, and a renewal that is refused.
     """
     hooks = [
         one
@@ -188,10 +189,29 @@ async def others(
         for write in enabled
     )
     writes = list(dict.fromkeys(one for one in called if one is not None and version))
+    if configuration.leader_election.leader_elect:
+        writes = list(dict.fromkeys((*writes, _renewal(lists, configuration.lease))))
     seconds = max((one.get("timeoutSeconds") or 10 for one in hooks), default=0) + 2.0
     errors = await at_once(*(_error_of(_try(client, version, one, seconds)) for one in writes))
-    calls = [Call(one.what, failure(error)) for one, error in zip(writes, errors, strict=True)]
-    return tuple(one for one in calls if one.webhook in names)
+    calls = [
+        Call(one.what, failure(error), refusal=_refusal(one, error))
+        for one, error in zip(writes, errors, strict=True)
+    ]
+    return tuple(one for one in calls if one.refusal or one.webhook in names)
+
+
+def _renewal(lists: Lists, lease: ObjectKey) -> _Write:
+    """A write of the Lease as every manager makes it; of a new one if it does not exist."""
+    if lease in map(key_of, lists.of(kinds.LEASES.kind)):
+        return _Write(kinds.LEASES, lease, "", creates=False)
+    return _Write(kinds.LEASES, ObjectKey(lease.namespace, _PROBE), "", creates=True)
+
+
+def _refusal(write: _Write, error: ApiError | TransportError | None) -> str:
+    """Why the Lease is not written although all webhooks answer; empty if the caller may not."""
+    text = "" if error is None or failure(error) else first_line(error)
+    refused = write.resource is kinds.LEASES and is_refusal(text) and not lacks_permission(text)
+    return text if refused else ""
 
 
 def _write_for(
@@ -259,11 +279,12 @@ async def _try(client: Client, version: str, write: _Write, seconds: float) -> N
         )
         return
     specs: Mapping[str, Obj] = {
+        kinds.LEASES.kind: {},
         kinds.WORKLOADS.kind: dict(CONVERTED)[kinds.WORKLOADS],
         kinds.JOBS.kind: {"suspend": True, "template": _POD},
         kinds.PODS.kind: _POD["spec"],
     }
-    labels = {} if ours else {QUEUE_LABEL: write.queue}
+    labels = {QUEUE_LABEL: write.queue} if resource.kind in _FAMILIES else {}
     spec = specs[resource.kind]
     await _tried(client, resource, spec, write.key.namespace, labels, seconds)
 

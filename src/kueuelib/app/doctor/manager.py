@@ -18,6 +18,7 @@ from kueuelib.api.kinds import (
     LEASES,
     MANAGER_NAMESPACE,
     MUTATING_WEBHOOKS,
+    SECRETS,
     SERVICE_MONITORS,
     VALIDATING_WEBHOOKS,
 )
@@ -27,7 +28,7 @@ from kueuelib.app.deployment import CONFIGURATION, DASHBOARDS, MONITOR, NAME, De
 from kueuelib.app.doctor.finding import Subject
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.installation import Installation
-from kueuelib.app.lease_notes import holder_of
+from kueuelib.app.lease_notes import holder_of, tells_of_a_file
 from kueuelib.controllers.visibility.manifests import api_service_names
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 
@@ -35,6 +36,7 @@ LEADER, UNREACHABLE, MISSING_KIND = "leader", "webhook-unreachable", "crd-missin
 INVALID, DISABLED, ACCOUNT = "configuration-invalid", "kind-disabled", "account-missing"
 MISDIRECTED, TERMINATING = "webhook-service", "crd-terminating"
 CONVERSION, ANOTHER_WEBHOOK = "crd-conversion", "another-webhook"
+CERTIFICATE: Final = "webhook-certificate"
 MISSING_PERMISSION, REFUSED = "permissions", "write-refused"
 """Checks whose findings explain others."""
 _TEXT: Final = "jsonpath='{{.data.{}}}'".format(CONFIG_FILE.replace(".", r"\."))
@@ -53,6 +55,15 @@ CONFIGURATIONS = (
 def no_manager(snapshot: Snapshot) -> tuple[str, ...]:
     """The checks that find something if no manager runs."""
     return (LEADER,) if snapshot.configuration.leader_election.leader_elect else (UNREACHABLE,)
+
+
+def is_fixed(snapshot: Snapshot) -> bool:
+    """Whether no manager can write the Secret of the webhooks' certificate.
+
+    Args:
+        snapshot: the cluster.
+    """
+    return any(one.get("immutable") for one in snapshot.all(SECRETS.kind))
 
 
 def gone(snapshot: Snapshot, resource: Resource) -> tuple[str, ...]:
@@ -117,10 +128,19 @@ def outside(snapshot: Snapshot) -> str:
     return address_of(urls[0]) if urls else ""
 
 
+def lease_of(snapshot: Snapshot) -> Obj | None:
+    """The Lease of the manager; None if it does not exist.
+
+    Args:
+        snapshot: the cluster.
+    """
+    key = snapshot.configuration.lease
+    return snapshot.find(LEASES.kind, key.name, key.namespace)
+
+
 def _leader(snapshot: Snapshot) -> str:
     """The identity of the present or last leader; empty if the Lease names nobody."""
-    key = snapshot.configuration.lease
-    lease = snapshot.find(LEASES.kind, key.name, key.namespace) or {}
+    lease = lease_of(snapshot) or {}
     return (lease.get("spec") or {}).get("holderIdentity") or holder_of(lease)
 
 
@@ -218,6 +238,8 @@ def _is_configured(snapshot: Snapshot) -> bool:
     `install` would take away what the file asks for.
     """
     if any(snapshot.find(API_SERVICES.kind, name) for name in api_service_names()):
+        return True
+    if tells_of_a_file(lease_of(snapshot) or {}):
         return True
     plain = Installation(snapshot.namespace).webhooks()
     known = {one["name"] for obj in plain for one in obj["webhooks"]}

@@ -77,11 +77,13 @@ class Call:
             written, for example `create Jobs`.
         error: why the webhook did not answer; empty when it did.
         by_manager: whether the answer is one that only a manager gives.
+        refusal: why the write is refused, by a policy, by a webhook that answers, or by a quota.
     """
 
     what: str
     error: str
     by_manager: bool = False
+    refusal: str = ""
 
     @property
     def webhook(self) -> str:

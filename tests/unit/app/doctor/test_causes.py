@@ -261,3 +261,31 @@ def test_no_manager_is_started_while_a_kind_is_being_deleted(patient: Any) -> No
         "pod-finalizer-stuck": "crd-terminating",
         "webhook-missing": "crd-terminating",
     }
+
+
+def test_a_certificate_that_no_manager_can_write_is_why_none_leads(patient: Any) -> None:
+    empty_the_secret(patient)
+    die(patient)
+    break_the_calls(patient)
+    assert patient.causes() == {
+        "webhook-certificate": "leader",
+        "webhook-unreachable": "leader",
+    }
+    patient.get("Secret")["immutable"] = True
+    assert patient.causes() == {
+        "leader": "webhook-certificate",
+        "webhook-unreachable": "webhook-certificate",
+    }
+    found = dict(patient.found())["webhook-certificate"]
+    assert found.problem.endswith("and is immutable: no manager can write one into it")
+    assert found.fix == (
+        "kubectl -n kueue-system delete secret kueue-webhook-server-cert  # a manager makes a new "
+        "one"
+    )
+
+
+def test_a_certificate_that_is_good_may_be_immutable(patient: Any) -> None:
+    patient.get("Secret")["immutable"] = True
+    assert patient.found() == []
+    die(patient)
+    assert patient.causes() == {}

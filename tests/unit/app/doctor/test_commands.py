@@ -29,13 +29,15 @@ from tests.unit.app.doctor.test_findings import (
     lose_a_definition,
     lose_a_field,
     lose_the_account,
+    lose_the_lease,
     register,
     stop_serving,
 )
 
 from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration
 from kueuelib.app.deployment import CONFIGURATION, Deployed
-from kueuelib.app.lease_notes import PUBLISHED
+from kueuelib.app.doctor.snapshot import Call
+from kueuelib.app.lease_notes import PUBLISHED, published
 from kueuelib.cli.root import app
 
 
@@ -288,3 +290,50 @@ def test_the_visibility_api_is_looked_for_at_a_manager_that_should_serve_it(pati
     assert patient.causes() == {"visibility-unavailable": "leader"}
     patient.get("APIService", VISIBILITY)["status"] = {}
     assert [name for name, _ in patient.found()] == ["leader"]
+
+
+def test_a_manager_that_answers_without_leading_is_not_started_again(
+    patient: Any, outside: Any
+) -> None:
+    for one, fix in (
+        (patient, "kubectl -n kueue-system logs deployment/kueue-controller-manager"),
+        (outside, "see the log of the manager on the machine that https://127.0.0.1:9443 names"),
+    ):
+        die(one)
+        one.calls = [Call("admission", "", by_manager=True)]
+        found = one.only("leader")
+        assert "a manager answers webhooks and tries again within a minute" in found.problem
+        assert found.fix == fix
+
+
+def test_a_manager_outside_needs_a_token_of_the_present_account(outside: Any) -> None:
+    lose_the_lease(outside)
+    made = outside.get("ServiceAccount")["metadata"]["creationTimestamp"]
+    token = "kubectl -n kueue-system create token kueue-controller-manager"
+    assert outside.only("leader").fix == f"{STARTED}; it needs a token from after {made}: {token}"
+
+
+def test_the_lease_shows_that_a_manager_had_a_file(outside: Any) -> None:
+    lose_a_field(outside)
+    notes = outside.get("Lease")["metadata"]["annotations"] = {}
+    plain = INSTALL_WITH_A_FILE.removesuffix(" --config FILE")
+    notes[PUBLISHED] = published(Configuration(), "laptop_1")
+    assert outside.only("crd-fields").fix == plain
+    with_pods = attrs.evolve(Configuration().integrations, frameworks=("batch/job", "pod"))
+    configuration = attrs.evolve(Configuration(), integrations=with_pods)
+    notes[PUBLISHED] = published(configuration, "laptop_1")
+    assert outside.only("crd-fields").fix == INSTALL_WITH_A_FILE
+
+
+@pytest.mark.parametrize("name", ["cohorts", "workloads"])
+def test_a_conversion_elsewhere_is_found_for_every_kind_and_number_of_versions(
+    outside: Any, name: str
+) -> None:
+    crd = outside.get("CustomResourceDefinition", f"{name}.kueue.x-k8s.io")
+    config = {"url": "https://127.0.0.1:1"}
+    crd["spec"]["conversion"] = {"strategy": "Webhook", "webhook": {"clientConfig": config}}
+    for one in crd["spec"]["versions"]:
+        one["served"] = one["name"] == "v1beta2"
+    fixes = [one for check, one in outside.found() if check == "crd-conversion"]
+    assert [one.fix for one in fixes] == [INSTALL_WITH_A_FILE.removesuffix(" --config FILE")]
+    assert str(fixes[0].subject) == f"CustomResourceDefinition {name}.kueue.x-k8s.io"

@@ -6,14 +6,18 @@ from typing import Any
 
 import pytest
 
+from kueuelib.app.doctor.examining import examine
+from kueuelib.app.doctor.snapshot import Call
 from kueuelib.jobs.reconcile.refusals import START_REFUSED
 
 from .test_findings import (
     QUOTA,
     deny,
+    die,
     exceed_a_quota,
     finish_the_other,
     refuse_the_start,
+    register_another_webhook,
     suspend_for_nobody,
     told,
 )
@@ -66,3 +70,40 @@ def test_a_missing_permission_explains_what_is_refused_for_it(
     assert patient.only(check).fix.startswith("kueuelib doctor  # ")
     deny(patient)
     assert patient.causes() == {check: "permissions"}
+
+
+FREEZE = (
+    'leases.coordination.k8s.io "c1f6bfd2.kueue.x-k8s.io" is forbidden: '
+    "ValidatingAdmissionPolicy 'freeze' with binding 'all-of-it' denied request: not now"
+)
+HOOK = 'admission webhook "theirs.dev" denied the request: not now'
+
+
+@pytest.mark.parametrize(
+    ("refusal", "fix"),
+    [
+        (FREEZE, "validatingadmissionpolicybinding all-of-it applies it: exempt the manager's acc"),
+        (HOOK, "kubectl get mutatingwebhookconfiguration theirs -o yaml  # its webhook theirs.dev"),
+        ("leases is forbidden: no", "kubectl get namespace kueue-system -o yaml"),
+    ],
+)
+def test_what_refuses_the_lease_is_why_no_manager_leads(
+    patient: Any, refusal: str, fix: str
+) -> None:
+    register_another_webhook(patient)
+    exceed_a_quota(patient)
+    patient.calls.append(Call("update Leases", "", refusal=refusal))
+    die(patient)
+    found = next(one for name, one in patient.found() if name == "write-refused")
+    assert str(found.subject) == "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io"
+    assert found.problem == f"no manager can renew it: {refusal}"
+    assert fix in found.fix
+    report = examine(patient.snapshot())
+    places = {name: place for place, (name, _) in enumerate(report.findings) if name == "leader"}
+    assert report.findings[report.causes[places["leader"]]][1] == found
+
+
+def test_other_refused_writes_do_not_explain_that_no_manager_leads(patient: Any) -> None:
+    exceed_a_quota(patient)
+    die(patient)
+    assert "leader" not in patient.causes()

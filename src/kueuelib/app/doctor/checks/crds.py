@@ -112,7 +112,9 @@ def versions(snapshot: Snapshot) -> Iterator[Finding]:
 
 @check(CONVERSION, KIND, MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind)
 def conversion(snapshot: Snapshot) -> Iterator[Finding]:
-    """Kinds with several served versions whose conversion webhook is missing or not ours."""
+    """Kinds with several served versions and no conversion webhook, and those with one that is not
+    where the other webhooks are.
+    """
     ours = {
         address_of(config): None
         for subject, config in client_configs(snapshot)
@@ -120,11 +122,11 @@ def conversion(snapshot: Snapshot) -> Iterator[Finding]:
     }
     for crd, _ in _installed(snapshot):
         served = [one["name"] for one in crd["spec"]["versions"] if one.get("served")]
-        if crd["metadata"]["name"] not in converted_crds() or len(served) < 2:
-            continue
         said = crd["spec"].get("conversion") or {}
         address = address_of((said.get("webhook") or {}).get("clientConfig") or {})
         if said.get("strategy") != "Webhook":
+            if crd["metadata"]["name"] not in converted_crds() or len(served) < 2:
+                continue
             problem = (
                 f"{' and '.join(served)} are served, and no webhook converts them "
                 "(spec.conversion.strategy is None): fields with other names are silently dropped"

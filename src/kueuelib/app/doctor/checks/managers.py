@@ -13,6 +13,7 @@ from kueuelib.api.kinds import (
     KUEUE,
     LEASES,
     MUTATING_WEBHOOKS,
+    SERVICE_ACCOUNTS,
     VALIDATING_WEBHOOKS,
     WORKLOADS,
 )
@@ -22,10 +23,15 @@ from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subje
 from kueuelib.app.doctor.manager import (
     ACCOUNT,
     ANOTHER_WEBHOOK,
+    CERTIFICATE,
     INVALID,
     LEADER,
     MISSING_KIND,
+    REFUSED,
     TERMINATING,
+    is_fixed,
+    lease_of,
+    look,
     no_manager,
     outside,
     restart,
@@ -34,9 +40,10 @@ from kueuelib.app.doctor.manager import (
 )
 from kueuelib.app.doctor.snapshot import ADMISSION, Call, Snapshot
 from kueuelib.app.earlier import go_image
-from kueuelib.app.lease_notes import written_at
+from kueuelib.app.lease_notes import SKEW, written_at
 from kueuelib.app.refusers import OUR_CONFIGURATIONS, removal
 from kueuelib.app.reloading import RESTART_NEEDED
+from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
 
 _OTHERWISE = "(name its configuration with --config if leaderElect is off, as in your own manager)"
@@ -45,8 +52,6 @@ RECENT: Final = 600.0
 """Seconds for which an Event counts."""
 TAKEOVER: Final = 15.0
 """Seconds after which a new leader is expected once the last one has left."""
-SKEW: Final = 30.0
-"""Seconds by which clocks may differ; a renewal may be under way for some of them."""
 
 
 @check(LEADER, LEASES.kind)
@@ -56,9 +61,10 @@ def leader(snapshot: Snapshot) -> Iterator[Finding]:
         return
     key = snapshot.configuration.lease
     subject = Subject(LEASES.kind, key.name, key.namespace)
-    fix, follows = start(snapshot), (MISSING_KIND, INVALID, TERMINATING, ACCOUNT, ANOTHER_WEBHOOK)
-    lease = snapshot.find(LEASES.kind, key.name, key.namespace)
-    if lease is None and any(call.by_manager for call in snapshot.calls):
+    lease, answers = lease_of(snapshot), any(call.by_manager for call in snapshot.calls)
+    follows = tuple(_why_nobody_leads(snapshot))
+    fix = look(snapshot) if answers else f"{start(snapshot)}{_token(snapshot, lease)}"
+    if lease is None and answers and REFUSED not in follows:
         problem = "it does not exist, but a manager answers: it runs without leader election"
         fix = f"kueuelib doctor --config FILE  # a file with {_WITHOUT}"
         yield Finding(Severity.HINT, subject, problem, fix, follows)
@@ -67,17 +73,37 @@ def leader(snapshot: Snapshot) -> Iterator[Finding]:
         problem = f"no manager leads: it does not exist {_OTHERWISE}"
         yield Finding(Severity.ERROR, subject, problem, fix, follows)
         return
-    spec = lease.get("spec") or {}
-    holder = spec.get("holderIdentity")
-    if changes_hands(snapshot):
+    holder = (lease.get("spec") or {}).get("holderIdentity")
+    if _is_fresh(snapshot, lease) or changes_hands(snapshot):
         return
-    if not holder:
-        problem = f"no manager leads: the last one has left {_OTHERWISE}"
-        yield Finding(Severity.ERROR, subject, problem, fix, follows)
-    elif not _is_fresh(snapshot, lease):
+    problem = f"no manager leads: the last one has left {_OTHERWISE}"
+    if holder:
         age = duration(_age(snapshot, lease))
         problem = f"no manager leads: {holder} renewed it {age} ago, for {_seconds(lease)} s"
-        yield Finding(Severity.ERROR, subject, problem, fix, follows)
+    if answers:
+        problem += "; a manager answers webhooks and tries again within a minute, and its log says "
+        problem += "what it waits for"
+    yield Finding(Severity.ERROR, subject, problem, fix, follows)
+
+
+def _why_nobody_leads(snapshot: Snapshot) -> Iterator[str]:
+    """The checks whose findings explain that no manager leads."""
+    if any(call.refusal for call in snapshot.calls):
+        yield REFUSED
+    if is_fixed(snapshot):
+        yield CERTIFICATE
+    yield from (MISSING_KIND, INVALID, TERMINATING, ACCOUNT, ANOTHER_WEBHOOK)
+
+
+def _token(snapshot: Snapshot, lease: Obj | None) -> str:
+    """What to do first if the account is newer than what the last leader wrote."""
+    account = snapshot.find(SERVICE_ACCOUNTS.kind, SERVICE_ACCOUNT, snapshot.namespace)
+    renewed = ((lease or {}).get("spec") or {}).get("renewTime")
+    made = (account or {}).get("metadata", {}).get("creationTimestamp")
+    if not made or not outside(snapshot) or (renewed and parse_time(renewed) >= parse_time(made)):
+        return ""
+    token = f"kubectl -n {snapshot.namespace} create token {SERVICE_ACCOUNT}"
+    return f"; it needs a token from after {made}: {token}"
 
 
 def leads(snapshot: Snapshot) -> bool:
@@ -86,8 +112,7 @@ def leads(snapshot: Snapshot) -> bool:
     Args:
         snapshot: the cluster.
     """
-    key = snapshot.configuration.lease
-    lease = snapshot.find(LEASES.kind, key.name, key.namespace)
+    lease = lease_of(snapshot)
     return lease is not None and _is_fresh(snapshot, lease)
 
 
@@ -97,8 +122,7 @@ def changes_hands(snapshot: Snapshot) -> bool:
     Args:
         snapshot: the cluster.
     """
-    key, elects = snapshot.configuration.lease, snapshot.configuration.leader_election.leader_elect
-    lease = snapshot.find(LEASES.kind, key.name, key.namespace)
+    elects, lease = snapshot.configuration.leader_election.leader_elect, lease_of(snapshot)
     if lease is None or not elects or (lease.get("spec") or {}).get("holderIdentity"):
         return False
     return _age(snapshot, lease) <= TAKEOVER
@@ -125,8 +149,7 @@ def _age(snapshot: Snapshot, lease: Obj) -> float:
 @check("clock-skew", LEASES.kind)
 def clock_skew(snapshot: Snapshot) -> Iterator[Finding]:
     """A leader whose clock differs from that of the API server."""
-    key = snapshot.configuration.lease
-    lease = snapshot.find(LEASES.kind, key.name, key.namespace)
+    lease = lease_of(snapshot)
     written = None if lease is None else written_at(lease)
     if lease is None or written is None or not _is_fresh(snapshot, lease):
         return
@@ -146,8 +169,7 @@ def clock_skew(snapshot: Snapshot) -> Iterator[Finding]:
 @check("restart-needed", LEASES.kind)
 def restart_needed(snapshot: Snapshot) -> Iterator[Finding]:
     """Keys of the configuration file whose new values the manager uses only after a restart."""
-    elects, key = snapshot.configuration.leader_election.leader_elect, snapshot.configuration.lease
-    lease = snapshot.find(LEASES.kind, key.name, key.namespace)
+    elects, lease = snapshot.configuration.leader_election.leader_elect, lease_of(snapshot)
     keys = "" if lease is None else annotations_of(lease).get(RESTART_NEEDED, "")
     if lease is None or not keys or (elects and not _is_fresh(snapshot, lease)):
         return
@@ -220,8 +242,7 @@ def another_decides(snapshot: Snapshot) -> Iterator[Finding]:
 
 def _unchanged(snapshot: Snapshot) -> float:
     """For how many seconds the same manager has led, or none has since the last one left."""
-    key = snapshot.configuration.lease
-    lease = snapshot.find(LEASES.kind, key.name, key.namespace)
+    lease = lease_of(snapshot)
     if lease is None or not (lease.get("spec") or {}).get("renewTime"):
         return RECENT
     if _is_fresh(snapshot, lease):

@@ -1,11 +1,13 @@
-"""Writes that the API server refuses: of Workloads, of their jobs, and of the pods of Jobs."""
+"""Writes that the API server refuses: of the manager's Lease, of Workloads, of their jobs, and of
+the pods of Jobs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from kueuelib.api.ages import duration
-from kueuelib.api.kinds import EVENTS
+from kueuelib.api.kinds import EVENTS, LEASES
 from kueuelib.api.meta import Obj
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, MISSING_PERMISSION, REFUSED
@@ -16,7 +18,10 @@ from kueuelib.app.refusers import remedy
 
 @check(REFUSED, EVENTS.kind, "Workload")
 def refused(snapshot: Snapshot) -> Iterator[Finding]:
-    """Jobs and Workloads for which something is not written, as Events of the last minutes say."""
+    """The manager's Lease, if a dry run of a renewal is refused; Jobs and Workloads for which
+    something is not written, as Events of the last minutes say.
+    """
+    yield from _of_lease(snapshot)
     seen: set[str] = set()
     for kind in ("Job", "Pod", "Workload"):
         for obj in snapshot.all(kind):
@@ -27,6 +32,19 @@ def refused(snapshot: Snapshot) -> Iterator[Finding]:
             if event is not None and event["metadata"]["uid"] not in seen:
                 seen.add(event["metadata"]["uid"])
                 yield _finding(snapshot, event)
+
+
+def _of_lease(snapshot: Snapshot) -> Iterator[Finding]:
+    """What keeps every manager from leading."""
+    key = snapshot.configuration.lease
+    subject = Subject(LEASES.kind, key.name, key.namespace)
+    for call in snapshot.calls:
+        if call.refusal:
+            problem = f"no manager can renew it: {call.refusal}"
+            hooks, otherwise = snapshot.webhook_configurations(), "exempt the manager's account"
+            fix = remedy(call.refusal, hooks, key.namespace, otherwise)
+            fix = fix or f"kubectl get namespace {key.namespace} -o yaml"
+            yield Finding(Severity.ERROR, subject, problem, fix)
 
 
 def _finding(snapshot: Snapshot, event: Obj) -> Finding:

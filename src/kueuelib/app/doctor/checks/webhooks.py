@@ -13,6 +13,7 @@ from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.app.doctor.checks.managers import changes_hands, leads
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import (
+    CERTIFICATE,
     CONFIGURATIONS,
     CONVERSION,
     LEADER,
@@ -22,6 +23,7 @@ from kueuelib.app.doctor.manager import (
     UNREACHABLE,
     client_configs,
     install,
+    is_fixed,
     look,
     outside,
     start,
@@ -40,7 +42,7 @@ from kueuelib.runtime.webhook.certs import (
 from kueuelib.runtime.webhook.trust import from_secret
 
 MUTATING, VALIDATING = MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind
-AUTHORITY, CERTIFICATE = "webhook-authority", "webhook-certificate"
+AUTHORITY = "webhook-authority"
 SOON = 30 * DAY
 
 
@@ -95,20 +97,23 @@ def certificate(snapshot: Snapshot) -> Iterator[Finding]:
         return  # it is in files of the manager's machine
     name = snapshot.configuration.internal_cert_management.webhook_secret_name
     subject = Subject(SECRETS.kind, name, snapshot.namespace)
-    certificates = _certificates(snapshot)
+    certificates, fixed = _certificates(snapshot), is_fixed(snapshot)
+    mend = f"kubectl -n {snapshot.namespace} delete secret {name}  # a manager makes a new one"
+    fix = mend if fixed else _fix(snapshot)
+    why = ", and is immutable: no manager can write one into it" if fixed else ""
     if certificates is None:
         if not snapshot.all(SECRETS.kind):
             problem = "it does not exist: no manager has made a certificate yet"
         else:
-            problem = "it does not hold ca.crt, ca.key, tls.crt and tls.key"
-        follows = (LEADER, MISSING_KIND)
-        yield Finding(Severity.ERROR, subject, problem, _fix(snapshot), follows)
+            problem = f"it does not hold ca.crt, ca.key, tls.crt and tls.key{why}"
+        follows = () if fixed else (LEADER, MISSING_KIND)
+        yield Finding(Severity.ERROR, subject, problem, fix, follows)
         return
     judgement = judge(certificates)
     problem, severity = _of_server(snapshot, judgement)
     if problem:
-        follows = (LEADER, MISDIRECTED)
-        yield Finding(severity, subject, problem, _fix(snapshot), follows)
+        follows = () if fixed else (LEADER, MISDIRECTED)
+        yield Finding(severity, subject, f"{problem}{why}", fix, follows)
 
 
 @check(UNREACHABLE, CALLS, momentary=True)
