@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import orjson
@@ -24,11 +24,14 @@ from kueuelib.app.configuration import (
     parse_configuration,
 )
 from kueuelib.app.decision_settings import engine_settings
-from kueuelib.app.lease_notes import DECISIVE, PUBLISHED
+from kueuelib.app.lease_notes import DECISIVE, PUBLISHED, is_abandoned
 from kueuelib.errors import ApiError, ConfigError
 from kueuelib.runtime.client import Client
+from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.reading import read
 from kueuelib.runtime.yaml_files import documents
+
+LEADERLESS: Final = "no manager leads (see kueuelib doctor)"
 
 
 @attrs.frozen
@@ -38,10 +41,12 @@ class Running:
     Attributes:
         configuration: the manager's, as far as it is known.
         notes: for people: where it was found, or why the default one is assumed.
+        leaderless: for people: that no manager decides, if that was seen.
     """
 
     configuration: Configuration
     notes: tuple[str, ...] = ()
+    leaderless: tuple[str, ...] = ()
 
 
 def given_configuration(file: Path | None) -> Configuration | None:
@@ -69,16 +74,19 @@ async def running_configuration(client: Client, given: Configuration | None = No
     lease = stored.configuration.lease
     name = f"Lease {lease.namespace}/{lease.name}"
     answer = await _answered(client, LEASES, lease)
-    content = None if isinstance(answer, ApiError) else _of_holder(answer)
+    found = None if isinstance(answer, ApiError) else answer
+    if found is not None and is_abandoned(found, SYSTEM_CLOCK.now()):
+        stored = attrs.evolve(stored, leaderless=(LEADERLESS,))
+    content = _of_holder(found)
     if content is None:
         return stored
     try:
         told = _parsed(content, name)
     except ConfigError as error:
-        return Running(stored.configuration, (_unknown(error),))
+        return attrs.evolve(stored, notes=(_unknown(error),))
     values = {key: getattr(told, key) for key in DECISIVE}
     configuration = attrs.evolve(stored.configuration, **values)
-    return Running(configuration, _assumed(configuration, name))
+    return attrs.evolve(stored, configuration=configuration, notes=_assumed(configuration, name))
 
 
 async def _mounted(client: Client) -> Running:

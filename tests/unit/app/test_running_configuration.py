@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,12 +10,12 @@ import pytest
 import yaml
 
 from kueuelib.api.kinds import CONFIG_MAPS, LEASES, NAMESPACES
-from kueuelib.api.meta import ObjectKey, Resource
+from kueuelib.api.meta import ObjectKey, Resource, format_time
 from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration, parse_configuration
-from kueuelib.app.lease_notes import DECISIVE, PUBLISHED, published
+from kueuelib.app.lease_notes import DECISIVE, PUBLISHED, is_abandoned, published
 from kueuelib.app.running_configuration import Running, running_configuration
 from kueuelib.embedded.server import ApiServer
-from kueuelib.errors import Forbidden
+from kueuelib.errors import Forbidden, NotFound
 from kueuelib.runtime.client import Client
 
 PODS_READY = {"waitForPodsReady": {"enable": True, "blockAdmission": True}}
@@ -162,3 +163,32 @@ async def test_what_is_published_is_what_decides(client: Client, content: dict[s
     for name in DECISIVE:
         assert getattr(found, name) == getattr(wanted, name), name
     assert found.client_connection == DEFAULT.client_connection
+
+
+@pytest.mark.parametrize(
+    ("holder", "ago", "expected"),
+    [
+        ("me", 5, ()),
+        ("me", 60, ("no manager leads (see kueuelib doctor)",)),
+        ("", 5, ()),
+        ("", 60, ("no manager leads (see kueuelib doctor)",)),
+    ],
+)
+async def test_a_lease_that_nobody_renews_is_told(
+    client: Client, holder: str, ago: float, expected: tuple[str, ...]
+) -> None:
+    renewed = format_time(time.time() - ago).replace("Z", ".000000Z")
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}
+    meta = {"name": DEFAULT.lease.name, "namespace": DEFAULT.lease.namespace}
+    assert is_abandoned({"metadata": meta, "spec": spec}, time.time()) is bool(expected)
+    written = {"time": format_time(time.time() - ago), "fieldsV1": {"f:spec": {"f:renewTime": {}}}}
+    lease = {"metadata": {**meta, "managedFields": [written]}, "spec": spec}
+
+    async def get(resource: Resource, key: ObjectKey, **_: Any) -> Any:
+        if resource is LEASES:
+            return lease
+        raise NotFound(str(key))
+
+    client.get = get  # type: ignore[method-assign]
+    found = await running_configuration(client)
+    assert (found.configuration, found.leaderless) == (DEFAULT, expected)

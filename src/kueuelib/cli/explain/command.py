@@ -111,4 +111,7 @@ async def _ask(
             where = namespace or default
             answer = await ask(client, subject, where, settings, jobs, seconds=seconds)
             answers = (answer,)
-    return tuple(attrs.evolve(one, notes=(*one.notes, *running.notes)) for one in answers)
+    return tuple(
+        attrs.evolve(one, notes=(*one.notes, *running.notes, *running.leaderless))
+        for one in answers
+    )

@@ -84,7 +84,7 @@ async def _ask(
         settings = engine_settings(running.configuration)
         life = life_settings(running.configuration)
         answer = await ask_when(client, parse_reference(reference), where, settings, life)
-    return attrs.evolve(answer, notes=(*answer.notes, *running.notes))
+    return attrs.evolve(answer, notes=(*answer.notes, *running.notes, *running.leaderless))
 
 
 def when_data(answer: When) -> Obj:

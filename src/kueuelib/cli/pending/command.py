@@ -101,7 +101,7 @@ async def _list(
         running = await running_configuration(client, given)
         settings = engine_settings(running.configuration)
         listing = await list_pending(client, selection, SYSTEM_CLOCK.now(), settings)
-    return attrs.evolve(listing, notes=(*listing.notes, *running.notes))
+    return attrs.evolve(listing, notes=(*listing.notes, *running.notes, *running.leaderless))
 
 
 def with_changes(listing: Listing, most: int) -> Iterator[Waiting]:
