@@ -92,9 +92,11 @@ def _pair(text: str) -> tuple[str, str]:
 
 @apiserver.command()
 @kubeconfig
-@click.option("--backup", is_flag=True, help="Only queueing objects, without Workloads.")
+@click.option(
+    "--backup", type=FILE, help="Write queueing objects, without Workloads, to this new file."
+)
 @server_timeout
-def dump(kubeconfig: Path | None, backup: bool, server_timeout: float) -> int:
+def dump(kubeconfig: Path | None, backup: Path | None, server_timeout: float) -> int:
     """Print every object of a server as YAML, for apiserver --load."""
     from kueuelib.cli.dump import run
 

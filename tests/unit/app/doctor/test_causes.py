@@ -181,7 +181,7 @@ def test_a_wrong_address_of_a_conversion_explains_that_nothing_is_reached(patien
 
 
 SAVE = (
-    "kueuelib apiserver dump --backup > kueue.yaml "
+    "kueuelib apiserver dump --backup kueue.yaml "
     f"&& kubectl get {WORKLOADS} -A -o yaml > workloads.yaml "
     "&& kubectl get pods -A -l kueue.x-k8s.io/managed=true -o yaml > pods.yaml"
 )
@@ -192,7 +192,7 @@ def test_one_command_saves_the_objects_of_all_kinds_that_are_left(patient: Any) 
     for name in ("clusterqueues.kueue.x-k8s.io", "resourceflavors.kueue.x-k8s.io"):
         patient.get(CRD, name)["metadata"]["deletionTimestamp"] = "2024-01-01T00:00:00Z"
     (fix,) = {found.fix for name, found in patient.found() if name == "crd-terminating"}
-    assert fix.startswith("kueuelib apiserver dump --backup > kueue.yaml && kubectl get pods -A")
+    assert fix.startswith("kueuelib apiserver dump --backup kueue.yaml && kubectl get pods -A")
     assert WORKLOADS not in fix, "kubectl refuses to list a kind that is gone"
 
 

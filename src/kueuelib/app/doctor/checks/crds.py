@@ -60,10 +60,11 @@ def terminating(snapshot: Snapshot) -> Iterator[Finding]:
     """Kinds that are being deleted, which cannot be cancelled.
 
     A manager lets the objects go, but it needs all kinds. If some are gone, `uninstall` helps: it
-    removes the healthy kinds, too, so all that is left is saved and created again.
+    removes the healthy kinds, too, so all that is left is saved and created again. The command
+    writes nothing when it is run again, because its first part refuses to replace its file.
     """
     installed = list(_installed(snapshot))
-    save = "kueuelib apiserver dump --backup > kueue.yaml"
+    save = "kueuelib apiserver dump --backup kueue.yaml"
     workloads = f"{WORKLOADS.plural}.{WORKLOADS.group}"
     if snapshot.find(KIND, workloads) is not None:
         save += f" && kubectl get {workloads} -A -o yaml > workloads.yaml"
