@@ -35,6 +35,7 @@ from rest import KUEUE, Obj, eventually
 from test_doctor_cures import PATIENCE, said, use
 
 from kueuelib.api.crd import all_crds
+from kueuelib.app.doctor.finding import Finding
 
 PAGE = Path(__file__).parents[2] / "docs/troubleshooting.md"
 SECRET = "/api/v1/namespaces/kueue-system/secrets/kueue-webhook-server-cert"
@@ -269,6 +270,29 @@ def test_kinds_that_are_deleted_while_no_manager_runs(
             RESTART_SECONDS,
         )
         said(cluster, {})
+
+
+def test_jobs_continue_if_only_the_kind_of_their_queues_is_deleted(tmp_path: Path) -> None:
+    with installed(tmp_path) as cluster:
+        use(cluster)
+        before = pods_of(cluster, "steady")
+        kind = "clusterqueues.kueue.x-k8s.io"
+        cluster.rest.delete(f"{CRDS}/{kind}")
+
+        def held() -> list[Finding]:
+            return [one for (name, _), one in cluster.found().items() if name == "crd-held"]
+
+        (finding,) = eventually(held, PATIENCE)
+        assert f"it is in use by Workload {TEAM}/" in finding.problem
+        root = cluster.found()["crd-terminating", f"CustomResourceDefinition {kind}"]
+        cluster.run(root.fix.partition("  # ")[0])
+        cluster.run(finding.fix)
+        eventually(lambda: kind not in definitions(cluster), PATIENCE)
+        again(cluster, blocks("Kinds that were deleted")[:1])
+        cluster.run("kubectl create -f kueue.yaml", refused="AlreadyExists")
+        eventually(lambda: cluster.found() == {}, RESTART_SECONDS)
+        assert pods_of(cluster, "steady").keys() == before.keys()
+        assert runs(cluster)
 
 
 @pytest.mark.slow

@@ -101,8 +101,10 @@ async def refuse_ending_kinds(client: Client) -> None:
         stored = await read(client, CRDS, ObjectKey("", name))
         problem = "" if stored is None else being_deleted(stored)
         if problem:
-            save = f"kubectl get {name} -A -o yaml"
-            fix = f"save its objects ({save}), and install again once it is gone"
+            fix = (
+                "save its objects with the command that kueuelib doctor prints, which also names "
+                "what keeps it, and install again once it is gone"
+            )
             raise ConfigError(f"customresourcedefinition {name}", problem, fix)
 
 

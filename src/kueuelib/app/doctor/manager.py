@@ -15,6 +15,7 @@ from kueuelib.api.kinds import (
     CONFIG_MAPS,
     CRDS,
     DEPLOYMENTS,
+    KUEUE,
     LEASES,
     MANAGER_NAMESPACE,
     MUTATING_WEBHOOKS,
@@ -77,6 +78,21 @@ def gone(snapshot: Snapshot, resource: Resource) -> tuple[str, ...]:
     if crd is None:
         return () if snapshot.why_unseen(CRDS.kind) else (MISSING_KIND,)
     return (TERMINATING,) if crd["metadata"].get("deletionTimestamp") else ()
+
+
+def is_ending(snapshot: Snapshot, kind: str) -> bool:
+    """Whether the definition of a queueing kind is being deleted.
+
+    Args:
+        snapshot: the cluster.
+        kind: its name.
+    """
+    return any(
+        crd["spec"]["group"] == KUEUE
+        and crd["spec"]["names"]["kind"] == kind
+        and "deletionTimestamp" in crd["metadata"]
+        for crd in snapshot.all(CRDS.kind)
+    )
 
 
 def client_configs(snapshot: Snapshot) -> Iterator[tuple[Subject, Obj]]:

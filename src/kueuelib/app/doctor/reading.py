@@ -145,6 +145,7 @@ async def _lists(client: Client, version: str, configuration: Configuration) -> 
     lists = await list_kinds(client, resources, selectors=_SELECTORS)
     lists = await _with_lease(client, lists, configuration)
     lists = await _with_bypassing(client, lists)
+    lists = await _with_ending(client, lists)
     namespace = configuration.manager_namespace
     secret = configuration.internal_cert_management.webhook_secret_name
     for kind, *names in (
@@ -170,6 +171,19 @@ async def _with_bypassing(client: Client, lists: Lists) -> Lists:
     """The Pods that name a queue and are not queued, if Pods may be listed."""
     pods = await list_kinds(client, [kinds.PODS], selectors={kinds.PODS.kind: MISSED_PODS})
     return lists.completed(Lists({BYPASSING: pods.of(kinds.PODS.kind)}, {}))
+
+
+async def _with_ending(client: Client, lists: Lists) -> Lists:
+    """The objects of a kind that nothing depends on, while it is being deleted and waits for them.
+
+    These are the ProvisioningRequestConfigs.
+    """
+    kind = kinds.PROVISIONING_REQUEST_CONFIGS
+    for crd in lists.of(kinds.CRDS.kind):
+        ends = crd["metadata"].get("deletionTimestamp")
+        if ends and crd["metadata"]["name"] == f"{kind.plural}.{kind.group}":
+            return lists.completed(await list_kinds(client, [kind]))
+    return lists
 
 
 async def _alone(client: Client, resource: Resource, keys: Iterable[ObjectKey]) -> Lists:

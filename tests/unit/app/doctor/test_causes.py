@@ -218,6 +218,7 @@ def test_what_goes_with_a_kind_follows_from_its_deletion(
     assert "crd-terminating" not in {*patient.causes().values()}
     name = f"{plural}.kueue.x-k8s.io"
     patient.get(CRD, name)["metadata"]["deletionTimestamp"] = "2024-01-01T00:00:00Z"
+    before -= {"finalizer-stuck"}  # crd-held says what keeps the object and its kind
     assert patient.causes() == dict.fromkeys(before, "crd-terminating")
     patient.get(CRD, name)["metadata"].pop("deletionTimestamp")
     other = next(one for one in ("workloads", "cohorts") if one != plural)
@@ -289,3 +290,42 @@ def test_a_certificate_that_is_good_may_be_immutable(patient: Any) -> None:
     assert patient.found() == []
     die(patient)
     assert patient.causes() == {}
+
+
+def delete_a_kind(patient: Any, plural: str) -> None:
+    meta = patient.get(CRD, f"{plural}.kueue.x-k8s.io")["metadata"]
+    meta["deletionTimestamp"] = "2024-01-01T00:00:00Z"
+
+
+def test_what_keeps_a_deleted_kind_is_named_with_the_workloads_that_use_it(patient: Any) -> None:
+    delete_a_kind(patient, "clusterqueues")
+    end_the_queue(patient)
+    found = [one for name, one in patient.found() if name == "crd-held"]
+    (held,) = found
+    assert str(held.subject) == "ClusterQueue cq"
+    assert held.problem.endswith("waits for it: it is in use by Workload ns/runs")
+    assert held.fix.startswith('kubectl patch clusterqueue cq --type=json -p \'[{"op":"test"')
+    assert held.fix.endswith("or end them: set spec.active: false in these Workloads")
+    assert "crd-held" not in patient.causes(), "so that the text shows all of it"
+    assert "finalizer-stuck" not in dict(patient.found()), "no command can create it again"
+
+
+@pytest.mark.parametrize(("kind", "plural"), [("LocalQueue", "localqueues"), (CRD, "localqueues")])
+def test_the_finalizer_of_another_program_that_keeps_a_deleted_kind_is_named(
+    patient: Any, kind: str, plural: str
+) -> None:
+    name = "lq" if kind == "LocalQueue" else f"{plural}.kueue.x-k8s.io"
+    patient.get(kind, name)["metadata"]["finalizers"] = [
+        "customresourcecleanup.apiextensions.k8s.io",
+        "velero.io/backup-hold",
+    ]
+    assert patient.found() == []
+    delete_a_kind(patient, plural)
+    (held,) = [one for check, one in patient.found() if check == "crd-held"]
+    assert "finalizer velero.io/backup-hold of another program" in held.problem
+    what = f"-n ns localqueue {name}" if kind == "LocalQueue" else f"crd {name}"
+    path = '"path":"/metadata/finalizers/1"'
+    assert held.fix.startswith(
+        f"kubectl patch {what} --type=json -p "
+        f'\'[{{"op":"test",{path},"value":"velero.io/backup-hold"}},{{"op":"remove",{path}}}]\''
+    )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from kueuelib.api.crd import all_crds, converted_crds
 from kueuelib.api.kinds import (
+    CLUSTER_QUEUES,
     MUTATING_WEBHOOKS,
     V1BETA1,
     V1BETA2,
@@ -13,8 +14,10 @@ from kueuelib.api.kinds import (
     WORKLOADS,
 )
 from kueuelib.api.meta import Obj, find_condition
-from kueuelib.api.names import MANAGED_LABEL
-from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
+from kueuelib.api.names import IN_USE_FINALIZER, MANAGED_LABEL
+from kueuelib.api.phrases import some
+from kueuelib.app.doctor.checks.finalizers import users_of
+from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import (
     CONVERSION,
     MISDIRECTED,
@@ -23,10 +26,12 @@ from kueuelib.app.doctor.manager import (
     address_of,
     client_configs,
     install,
+    no_manager,
     reinstall,
 )
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.earlier import being_deleted
+from kueuelib.app.foreign_finalizers import OURS, foreign_finalizers, removal_of
 
 KIND = "CustomResourceDefinition"
 _MOST = 3
@@ -77,6 +82,36 @@ def terminating(snapshot: Snapshot) -> Iterator[Finding]:
         problem = being_deleted(crd)
         if problem:
             yield Finding(Severity.ERROR, _subject(crd), problem, fix)
+
+
+@check("crd-held", KIND, momentary=True)
+def held(snapshot: Snapshot) -> Iterator[Finding]:
+    """What keeps a kind that is being deleted, although a manager runs."""
+    saved = f"save it first, see {TERMINATING}"
+    for crd, _ in _installed(snapshot):
+        if not crd["metadata"].get("deletionTimestamp"):
+            continue
+        own = crd["spec"]["names"]["kind"]
+        waits = "its CRD is being deleted and waits for it"
+        for kind, obj in ((KIND, crd), *((own, one) for one in snapshot.all(own))):
+            what = "crd" if kind == KIND else kind.lower()
+            others = foreign_finalizers(obj)
+            if others:
+                programs = f"finalizer {some(others)} of another program"
+                problem = f"it is being deleted and has {programs}"
+                problem = problem if kind == KIND else f"{waits}: it has {programs}"
+                fix = removal_of(what, obj, others)
+                fix += f"  # {saved}; or let that program remove its finalizer"
+                yield Finding(Severity.ERROR, subject_of(kind, obj), problem, fix)
+            users = users_of(snapshot, kind, obj["metadata"]["name"])
+            if users and IN_USE_FINALIZER in (obj["metadata"].get("finalizers") or ()):
+                problem = f"{waits}: it is in use by {some(users)}"
+                fix = f"{removal_of(what, obj, OURS)}  # {saved}; running jobs continue"
+                if kind == CLUSTER_QUEUES.kind:
+                    fix += "; or end them: set spec.active: false in these Workloads"
+                yield Finding(
+                    Severity.ERROR, subject_of(kind, obj), problem, fix, no_manager(snapshot)
+                )
 
 
 @check("crd-established", KIND)

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from kueuelib.api.ages import duration
 from kueuelib.api.meta import Obj, ObjectKey, key_of
-from kueuelib.api.names import IN_USE_FINALIZER, POD_FINALIZER
+from kueuelib.api.phrases import some
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
-from kueuelib.app.doctor.manager import TERMINATING, no_manager
+from kueuelib.app.doctor.manager import TERMINATING, is_ending, no_manager
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.explaining.gather import NEEDED
+from kueuelib.app.foreign_finalizers import OURS
 from kueuelib.jobs.pods.reading import Stage, group_of, stage_of
 from kueuelib.scheduler.pending.workload_info import holds_quota
 from kueuelib.scheduler.quota.queue_spec import queue_spec
@@ -18,9 +19,7 @@ from kueuelib.workload.states import has_quota, is_deleted, is_finished
 
 PATIENCE = 60.0
 """Seconds that a deletion may take."""
-_OURS = (IN_USE_FINALIZER, POD_FINALIZER)
 _KINDS = ("ClusterQueue", "ResourceFlavor", "AdmissionCheck", "Workload")
-_MOST_NAMES = 5
 
 
 def recreation(name: str) -> str:
@@ -43,12 +42,12 @@ def stuck(snapshot: Snapshot) -> Iterator[Finding]:
         for obj in snapshot.all(kind):
             if not _is_stuck(snapshot, obj):
                 continue
-            users = _users(snapshot, kind, obj["metadata"]["name"])
+            users = users_of(snapshot, kind, obj["metadata"]["name"])
+            if users and is_ending(snapshot, kind):
+                continue  # nobody can create it again; see what keeps its kind
             age = duration(snapshot.age(obj["metadata"]["deletionTimestamp"]))
             if users:
-                names = ", ".join(users[:_MOST_NAMES])
-                more = f" and {len(users) - _MOST_NAMES} more" if len(users) > _MOST_NAMES else ""
-                problem = f"it was deleted {age} ago and stays while in use by {names}{more}"
+                problem = f"it was deleted {age} ago and stays while in use by {some(users)}"
                 name = obj["metadata"]["name"]
                 fix = (
                     f"kubectl get {kind.lower()} {name} -o yaml  # remove it from its ClusterQueues"
@@ -123,12 +122,18 @@ def _kept(snapshot: Snapshot, kind: str, obj: Obj, problem: str) -> Finding:
 
 def _is_stuck(snapshot: Snapshot, obj: Obj, grace: float = 0.0) -> bool:
     meta = obj["metadata"]
-    ours = any(name in _OURS for name in meta.get("finalizers") or ())
+    ours = any(name in OURS for name in meta.get("finalizers") or ())
     return ours and snapshot.age(meta.get("deletionTimestamp")) > PATIENCE + grace
 
 
-def _users(snapshot: Snapshot, kind: str, name: str) -> Sequence[str]:
-    """The users that keep a deleted object, as kind and name."""
+def users_of(snapshot: Snapshot, kind: str, name: str) -> Sequence[str]:
+    """The users that keep a deleted object, as kind and name.
+
+    Args:
+        snapshot: the cluster.
+        kind: of the object.
+        name: of the object.
+    """
     world = snapshot.world
     if kind == "ClusterQueue":
         return [
@@ -151,7 +156,7 @@ def _users(snapshot: Snapshot, kind: str, name: str) -> Sequence[str]:
 def _release(kind: str, obj: Obj) -> str:
     """The command that removes our finalizer."""
     meta = obj["metadata"]
-    place = next(number for number, name in enumerate(meta["finalizers"]) if name in _OURS)
+    place = next(number for number, name in enumerate(meta["finalizers"]) if name in OURS)
     where = f"-n {meta['namespace']} " if meta.get("namespace") else ""
     body = f'[{{"op":"remove","path":"/metadata/finalizers/{place}"}}]'
     patch = f"kubectl patch {where}{kind.lower()} {meta['name']} --type=json -p '{body}'"
