@@ -106,6 +106,13 @@ def test_nothing_goes_while_quota_is_held_unless_forced(cluster: LocalCluster) -
             assert "stop its process on desk, and try again" in leads.stderr
         assert rest.items(HOOKS)
         rest.merge(f"{LEASES}/c1f6bfd2.kueue.x-k8s.io", {"spec": {"holderIdentity": ""}})
+        answers = uninstall(cluster, "--force")  # the manager runs without leader election
+        assert answers.returncode == 2
+        address = f"https://127.0.0.1:{cluster.webhook_port}"
+        assert f"the webhooks at {address}: a manager without leader" in answers.stderr
+        assert "stop its process, and try again" in answers.stderr
+        assert rest.items(HOOKS)
+        assert not rest.get(f"{JOBS}/runs")["spec"]["suspend"]
         cluster.processes.stop("manager")
 
         with pytest.raises(httpx.HTTPStatusError, match="vclusterqueue"):

@@ -54,6 +54,9 @@ from kueuelib.api.names import (
 from kueuelib.api.phrases import counted, some
 from kueuelib.app.configuration import Configuration, InternalCertManagement
 from kueuelib.app.deployment import NAME
+from kueuelib.app.doctor.calls import CONVERTED, admission
+from kueuelib.app.doctor.manager import address_of
+from kueuelib.app.foreign_finalizers import foreign_finalizers, removal_of
 from kueuelib.app.installation import Installation, resource_of
 from kueuelib.app.lease_notes import written_at
 from kueuelib.app.stored_versions import is_unconverted, list_stored
@@ -76,6 +79,13 @@ T = TypeVar("T")
 _CALLED = "failed calling webhook"
 """How an API server begins a message about an admission webhook that does not answer."""
 _SHOWN = 3
+_WOULD_STOP = "would stop the jobs of the Workloads that go"
+_WITH_FINALIZERS = "finalizers of other programs keep these objects, and with them their CRDs"
+_ANSWERED: Sequence[tuple[Resource, Obj]] = (
+    (RESOURCE_FLAVORS, {}),
+    *(one for one in CONVERTED if one[0] is CLUSTER_QUEUES),
+)
+"""Kinds whose objects get our finalizer when they are created, each with a valid spec."""
 _GUARDED = (
     *(WORKLOADS, LOCAL_QUEUES, CLUSTER_QUEUES, COHORTS, RESOURCE_FLAVORS),
     ADMISSION_CHECKS,
@@ -107,15 +117,19 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
 
     Raises:
         ApiError: the server refused something.
-        ConfigError: a manager leads elsewhere, Workloads hold quota, the installation is in another
-            namespace, or the kinds were not removed in time.
+        ConfigError: a manager leads or answers elsewhere, Workloads hold quota, other programs keep
+            objects, the installation is in another namespace, or the kinds were not removed in
+            time.
     """
     installation = removal.installation
     if not removal.force:
         await _check_place(client, installation)
     await _until_unled(client, installation.namespace, deadline)
+    await _check_unanswered(client, installation)
     if not removal.force:
         await _check_quota(client)
+        if not removal.keep_kinds:
+            await _check_finalizers(client)
     told = [await _delete(client, obj) for obj in reversed(installation.visibility())]
     told += [await _delete(client, obj) for obj in installation.webhooks()]
     told += [await _delete(client, obj) for obj in reversed(installation.pods())]
@@ -161,8 +175,15 @@ async def _remove_kinds(client: Client, deadline: float) -> list[str]:
             count = await _once_heard(partial(_free, client, versions), deadline)
             told.append(f"{counted(count, resource.kind)} deleted" if count else "")
     told += [await _delete_key(client, CRDS, ObjectKey("", name)) for name in definitions]
-    fix = f"look for foreign finalizers on objects of {KUEUE}"
-    await _until_none(lambda: _kinds(client), fix, deadline)
+    try:
+        await _until_none(lambda: _kinds(client), "see kueuelib doctor", deadline)
+    except ConfigError as error:
+        kept = await _kept(client)
+        if not kept:
+            raise
+        problem = f"{error.problem}: {_WITH_FINALIZERS}: {some(kept, _SHOWN)}"
+        fix = f"let these programs remove them, or: {_commands(kept)}; then try again"
+        raise ConfigError(error.subject, problem, fix) from error
     return told
 
 
@@ -247,11 +268,41 @@ async def _until_unled(
             return
         first = first or renewed
         if renewed != first or clock.monotonic() - started > deadline:
-            problem = f"manager {holder} leads, and would stop the jobs of the Workloads that go"
+            problem = f"manager {holder} leads, and {_WOULD_STOP}"
             gone = f"if it no longer runs: kubectl -n {key.namespace} delete lease {key.name}"
             fix = f"{await _ending(client, holder)}, and try again; {gone}"
             raise ConfigError(f"Lease {key}", problem, fix)
         await clock.sleep(LOOK)
+
+
+async def _check_unanswered(client: Client, installation: Installation) -> None:
+    """Refuses while a manager answers that has no Lease and does not go with our pods.
+
+    Only a manager adds our finalizer to what a dry run would create.
+
+    Raises:
+        ConfigError: one answers elsewhere, and would stop jobs as one that leads.
+    """
+    configs: list[Obj] = []
+    for wanted in installation.webhooks():
+        configuration = await read(client, resource_of(wanted), key_of(wanted))
+        configs += [hook["clientConfig"] for hook in (configuration or {}).get("webhooks", ())]
+    urls = [config for config in configs if config.get("url")]
+    if not configs or not (urls or not await _pods(client, installation.namespace)):
+        return
+    definitions = await _definitions(client)
+    for resource, spec in _ANSWERED:
+        definition = definitions.get(f"{resource.plural}.{resource.group}", {})
+        versions = _served(definition)
+        if not versions or definition["metadata"].get("deletionTimestamp"):
+            continue  # nothing can be created
+        call = await admission(client, versions[0], resource, spec)
+        if isinstance(call, str) or not call.by_manager:
+            return
+        address = address_of((urls or configs)[0])
+        problem = f"a manager without leader election answers, and {_WOULD_STOP}"
+        fix = "stop its process, and try again; kueuelib uninstall then needs no manager"
+        raise ConfigError(f"the webhooks at {address}", problem, fix)
 
 
 async def _ending(client: Client, holder: str) -> str:
@@ -297,6 +348,46 @@ async def _check_quota(client: Client) -> None:
             "none runs, webhooks refuse that: start one, or give --force, and running jobs "
             "continue without quota",
         )
+
+
+async def _check_finalizers(client: Client) -> None:
+    """Refuses while objects have finalizers that nothing here would remove.
+
+    Raises:
+        ConfigError: there are some; the first ones are named.
+    """
+    kept = await _kept(client)
+    if kept:
+        fix = (
+            f"let these programs remove them, or: {_commands(kept)}; or give --force, and these "
+            "objects and their CRDs stay in deletion until that is done"
+        )
+        raise ConfigError(some(kept, _SHOWN), _WITH_FINALIZERS, fix)
+
+
+async def _kept(client: Client) -> Mapping[str, str]:
+    """The definitions and objects that have finalizers of other programs, and the command for each
+    of them that removes these.
+    """
+    removals: dict[str, str] = {}
+    for definition in (await _definitions(client)).values():
+        names, scope = definition["spec"]["names"], definition["spec"]["scope"]
+        objects = [("crd", definition)]
+        for version in _served(definition)[:1]:
+            kind = Resource(KUEUE, version, names["plural"], names["kind"], scope == "Namespaced")
+            with contextlib.suppress(NotFound):  # it is disappearing
+                listed = await list_stored(client, kind)
+                objects += [(names["kind"].lower(), one) for one in listed.objects]
+        for kind_name, obj in objects:
+            others = foreign_finalizers(obj)
+            if others:
+                what = f"{kind_name} {key_of(obj)} ({', '.join(others)})"
+                removals[what] = removal_of(kind_name, obj, others)
+    return removals
+
+
+def _commands(kept: Mapping[str, str]) -> str:
+    return " && ".join([*kept.values()][:_SHOWN])
 
 
 async def _release(

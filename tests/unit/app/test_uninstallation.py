@@ -42,7 +42,7 @@ async def test_a_kind_whose_removal_is_stuck_is_tried_again(tmp_path: Path) -> N
             held = {"metadata": {"finalizers": ["example.com/held"]}}
             await client.patch(kinds.CRDS, CRD, held, PatchType.MERGE)
             async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-                removal = group.create_task(uninstall(client, Removal(installation), 50.0))
+                removal = group.create_task(uninstall(client, FORCED, 50.0))
                 group.create_task(stick_until_retried(client))
             assert f"customresourcedefinition/{CRD.name} deleted" in removal.result()
             assert not (await client.list(kinds.CRDS)).items
@@ -144,5 +144,48 @@ async def test_a_manager_that_has_ended_or_is_removed_too_stops_nothing(
 ) -> None:
     """One that has crashed holds the Lease for some seconds more."""
     await lead(client, holder, seconds)
+    await uninstall(client, FORCED, 60.0)
+    assert not (await client.list(kinds.CRDS)).items
+
+
+HOLD = "velero.io/backup-hold"
+
+
+async def hold(client: Client) -> None:
+    """Another program keeps a flavor."""
+    flavor = {
+        "apiVersion": kinds.RESOURCE_FLAVORS.api_version,
+        "kind": "ResourceFlavor",
+        "metadata": {"name": "f", "finalizers": [HOLD, "kueue.x-k8s.io/resource-in-use"]},
+        "spec": {},
+    }
+    for resource in (kinds.VALIDATING_WEBHOOKS, kinds.MUTATING_WEBHOOKS):
+        for one in (await client.list(resource)).items:  # no manager answers
+            await client.delete(resource, ObjectKey("", one["metadata"]["name"]))
+    await client.create(kinds.RESOURCE_FLAVORS, flavor)
+
+
+async def test_objects_that_another_program_keeps_are_named_before_anything_is_removed(
+    client: Client,
+) -> None:
+    await hold(client)
+    with pytest.raises(ConfigError, match=r"resourceflavor f \(velero\.io/backup-hold\)") as it:
+        await uninstall(client, Removal(Installation("kueue-system")), 60.0)
+    assert "kubectl patch resourceflavor f --type=json -p '[" in it.value.fix
+    assert len((await client.list(kinds.CRDS)).items) == 8
+    assert not (await client.list_all(kinds.CRDS).__anext__())["metadata"].get("deletionTimestamp")
+    keeping = Removal(Installation("kueue-system"), keep_kinds=True)
+    assert await uninstall(client, keeping, 60.0), "which the flavor does not hinder"
+
+
+async def test_what_keeps_a_kind_is_named_after_a_forced_uninstallation(client: Client) -> None:
+    await hold(client)
+    with pytest.raises(ConfigError, match="keep these objects") as it:
+        await uninstall(client, FORCED, 1.0)
+    assert it.value.subject == "resourceflavors.kueue.x-k8s.io"
+    assert "resourceflavor f (velero.io/backup-hold)" in it.value.problem
+    assert it.value.fix.endswith("; then try again")
+    free = {"metadata": {"finalizers": None}}
+    await client.patch(kinds.RESOURCE_FLAVORS, ObjectKey("", "f"), free, PatchType.MERGE)
     await uninstall(client, FORCED, 60.0)
     assert not (await client.list(kinds.CRDS)).items

@@ -107,12 +107,19 @@ async def at_once(*calls: Awaitable[Any]) -> list[Any]:
     return [results[number] for number in range(len(calls))]
 
 
-async def admission(client: Client, version: str) -> Call | str:
+async def admission(
+    client: Client,
+    version: str,
+    resource: Resource = kinds.RESOURCE_FLAVORS,
+    spec: Mapping[str, Any] = MappingProxyType({}),
+) -> Call | str:
     """Makes the API server call the admission webhooks.
 
     Args:
         client: whose cluster.
         version: of the queueing API; empty if it is not served.
+        resource: a kind that gets our finalizer.
+        spec: a valid one.
 
     Returns:
         The call, or why it was not possible.
@@ -120,7 +127,7 @@ async def admission(client: Client, version: str) -> Call | str:
     if not version:
         return NOT_SERVED
     try:
-        made = await _tried(client, kinds.RESOURCE_FLAVORS.at(version), {})
+        made = await _tried(client, resource.at(version), dict(spec))
     except Forbidden as error:
         if "denied the request" not in str(error):
             return first_line(error)
