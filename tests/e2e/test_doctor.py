@@ -392,7 +392,10 @@ CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
     ),
     "a kind is being deleted": (
         with_deleted_kind,
-        {("crd-terminating", of_crd("provisioningrequestconfigs"))},
+        {
+            ("crd-terminating", of_crd("provisioningrequestconfigs")),
+            ("crd-held", of_crd("provisioningrequestconfigs")),
+        },
     ),
     "the manager has no account": (
         lambda ward: ward.without(ACCOUNT),
