@@ -636,3 +636,11 @@ def test_a_job_that_another_manager_started_after_our_note_starts_again(flavor, 
     assert not edits.added, "its templates are not as they were before the start"
     edits.it_runs(flavors=["plain", *FLAVORS], fewest=False, writes=1)
     edits.teardown()
+
+
+def test_a_smallest_count_stops_no_running_job_whose_workload_lacks_fields() -> None:
+    edits = Edits()
+    edits.begin(kind="Job", least=False, drops=True)
+    edits.it_runs(fewest=False, flavors=[*FLAVORS], writes=0)
+    edits.it_may_or_may_not_run_with_fewer_pods(rest=True, restarted=False)
+    edits.teardown()

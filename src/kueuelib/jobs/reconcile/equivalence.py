@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
+
 from kueuelib.api.made_from import MADE_FROM, digest_of
 from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.api.names import ORIGIN_KEYS, PARAMETER_PREFIX, QUOTA_RESERVED
@@ -127,6 +129,18 @@ def made_from(wanted: Sequence[PodSet], workload: Mapping[str, Any]) -> str:
     if has_quota(workload):
         generation = condition(workload, QUOTA_RESERVED).get("observedGeneration", generation)
     return digest_of([generation, [(_counts(each), _whole(each, ())) for each in written]])
+
+
+def with_least_of(
+    wanted: Sequence[PodSet], stored: Sequence[Mapping[str, Any]]
+) -> Sequence[PodSet]:
+    """The pod sets of a running job with the smallest counts that were admitted."""
+    if len(wanted) != len(stored):
+        return wanted
+    return [
+        attrs.evolve(entry, min_count=other.get("minCount"))
+        for entry, other in zip(wanted, stored, strict=True)
+    ]
 
 
 def same_pod_sets(wanted: Sequence[PodSet], stored: Sequence[Mapping[str, Any]]) -> bool:

@@ -18,6 +18,7 @@ from kueuelib.jobs.reconcile.equivalence import (
     same_pod_sets,
     same_requests,
     same_templates,
+    with_least_of,
 )
 from kueuelib.jobs.reconcile.left_of_stop import is_left_to_end
 from kueuelib.jobs.reconcile.situation import Situation
@@ -68,7 +69,8 @@ def _has_its_pod_sets(situation: Situation, job: GenericJob) -> Callable[[Obj], 
         if written is job:
             return as_started(situation.pod_sets(job), workload)
         pod_sets, stored = situation.pod_sets(written), workload["spec"]["podSets"]
-        return same_pod_sets(pod_sets, stored) or is_made_from(pod_sets, workload)
+        least = with_least_of(pod_sets, stored)
+        return same_pod_sets(pod_sets, stored) or is_made_from(least, workload)
 
     return stands_for
 
