@@ -1,6 +1,7 @@
 """`kueuelib pending` and `kueuelib report` about queues in cohorts: how long until each answer.
 
-The processor time is that of the command, with its interpreter and its imports.
+The processor time is that of the command, with its interpreter and its imports. All modules are
+compiled before, as pip compiles what it installs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ FLAVORS = ("on-demand", "spot")
 QUEUES = 10
 """Nine ClusterQueues in three cohorts, and one without."""
 RUNNING = 40
-ROUNDS = 5
+ROUNDS = 7
 
 
 def queues() -> Iterator[Obj]:
@@ -78,9 +79,11 @@ class Run:
     """
 
     def __init__(self, kubeconfig: Path, *args: str) -> None:
+        env = {**os.environ, "PYTHONPYCACHEPREFIX": str(kubeconfig.with_name("compiled"))}
+        env.pop("PYTHONDONTWRITEBYTECODE", None)
         command = [sys.executable, "-m", "kueuelib", *args, "--kubeconfig", str(kubeconfig)]
         began, before = time.perf_counter(), os.times()
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             process.stdout.readline()
             second = process.stdout.readline()
@@ -97,15 +100,15 @@ class Run:
 def test_the_first_answer(waiting: int, tmp_path: Path) -> None:
     with embedded(tmp_path, [*queues(), *workloads(waiting)]) as server:
         pending, report = ("pending", "-A"), ("report",)
-        listed = [Run(server.kubeconfig, *pending) for _ in range(ROUNDS)]
-        drawn = [Run(server.kubeconfig, *report) for _ in range(ROUNDS)]
+        _, *listed = [Run(server.kubeconfig, *pending) for _ in range(1 + ROUNDS)]
+        _, *drawn = [Run(server.kubeconfig, *report) for _ in range(1 + ROUNDS)]
         searched = Run(server.kubeconfig, *pending, "--changes")
         page = Run(server.kubeconfig, *report, "--changes", "10")
     assert {one.rows for one in (*listed, searched)} == {waiting + 1}
 
     def said(runs: list[Run]) -> str:
-        ended, cpu = median(one.ended for one in runs), median(one.cpu for one in runs)
-        return f"{ended:.2f} s, processor {cpu:.2f} s"
+        ended, cpu = median(one.ended for one in runs), [one.cpu for one in runs]
+        return f"{ended:.2f} s, processor {median(cpu):.2f} s, at best {min(cpu):.2f} s"
 
     show(
         f"{waiting} Workloads wait in {QUEUES} ClusterQueues",

@@ -51,3 +51,24 @@ def test_only_a_program_that_serves_looks_for_the_garbage_of_its_imports(serves:
     )
     found = int(done.stdout)
     assert found > 1000 if serves else found == 0
+
+
+@pytest.mark.parametrize("command", ["pending", "report"])
+def test_answers_import_no_servers_and_no_search(command: str) -> None:
+    """Most of the time until an answer is for imports."""
+    spared = (
+        *("aiohttp", "cryptography", "kubernetes_asyncio", "prometheus_client", "rich"),
+        *("re2", "jsonpatch", "urllib.request", "kueuelib.embedded", "kueuelib.simulator"),
+        *("kueuelib.machinery.election", "kueuelib.machinery.reflector_protocol"),
+        *("kueuelib.scheduler.explain.search", "kueuelib.workload.states"),
+    )
+    code = (
+        "import sys\n"
+        "from kueuelib.cli.light import light_imports\n"
+        f"with light_imports(): import kueuelib.cli.{command}.command\n"
+        f"print([name for name in {spared} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
