@@ -74,10 +74,10 @@ async def running_configuration(client: Client, given: Configuration | None = No
     lease = stored.configuration.lease
     name = f"Lease {lease.namespace}/{lease.name}"
     answer = await _answered(client, LEASES, lease)
-    found = None if isinstance(answer, ApiError) else answer
-    if found is not None and is_abandoned(found, SYSTEM_CLOCK.now()):
+    stored_lease = None if isinstance(answer, ApiError) else answer
+    if stored_lease is not None and is_abandoned(stored_lease, SYSTEM_CLOCK.now()):
         stored = attrs.evolve(stored, leaderless=(LEADERLESS,))
-    content = _of_holder(found)
+    content = _of_holder(stored_lease)
     if content is None:
         return stored
     try:
