@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Iterator
 
@@ -27,7 +28,11 @@ def loop_of_the_main_thread() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def structlog_as_it_was() -> Iterator[None]:
-    """Without configuration: `capture_logs` leaves one, and where lines go depends on it."""
+def logging_as_it_was() -> Iterator[None]:
+    """As a program finds it: commands and `capture_logs` change it, and the next test sees that."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
     yield
     structlog.reset_defaults()
+    root.handlers[:] = handlers
+    root.setLevel(level)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import runpy
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +16,6 @@ FILES = sorted([*EXAMPLES.glob("[0-9][0-9]_*.py"), *EXAMPLES.glob("[0-9][0-9]_*/
 PROGRAMS = [path for path in FILES if path.parent == EXAMPLES]
 LIMIT = 60
 """Every example has fewer lines, its output included."""
-
-
-@pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    """An example sets up logging for its process, here to a stream of this test."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 def promised(path: Path) -> str:

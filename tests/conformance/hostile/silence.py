@@ -24,7 +24,9 @@ async def silent_crowd(port: int, asked: bytes, count: int) -> AsyncIterator[Non
         asked: a request with a long or endless answer.
         count: of clients.
     """
-    logging.getLogger("asyncio").setLevel(logging.ERROR)  # connections that were cut off
+    logger = logging.getLogger("asyncio")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # connections that are cut off
     context = ssl._create_unverified_context()
     gate, writers, slow = asyncio.Semaphore(20), [], []
 
@@ -59,3 +61,4 @@ async def silent_crowd(port: int, asked: bytes, count: int) -> AsyncIterator[Non
         trickling.cancel()
         for each in writers:
             each.transport.abort()
+        logger.setLevel(level)

@@ -17,15 +17,6 @@ from kueuelib.runtime.logs import (
 from kueuelib.runtime.quiet import OncePerMinute
 
 
-@pytest.fixture(autouse=True)
-def restored():
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-
-
 def test_json_lines_carry_component_and_context():
     stream = io.StringIO()
     log = get_logger("thing", resource="jobs")
