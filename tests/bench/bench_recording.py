@@ -12,8 +12,7 @@ from load import client_of, create_all, create_queues, job, observed
 from kueuelib.api.kinds import JOBS
 from kueuelib.recording.reader import Notes, read
 from kueuelib.recording.rerun import Rerun
-from kueuelib.recording.tape import RecordedEngine, Tape
-from kueuelib.recording.writer import LEVEL
+from kueuelib.recording.writer import LEVEL, RecordedEngine, Tape
 from kueuelib.scheduler.engine import Engine
 from kueuelib.testing.processes import LocalCluster, Processes
 

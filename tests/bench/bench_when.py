@@ -13,11 +13,8 @@ from figures import show
 from kueuelib.scheduler.explain.world import World
 from kueuelib.simulator.cluster import Cluster
 from kueuelib.simulator.driver import Driver
-from kueuelib.simulator.estimates import RunTimes
-from kueuelib.simulator.forecast import Known, forecast
-from kueuelib.simulator.listener import Listener
-from kueuelib.simulator.live import Live
-from kueuelib.simulator.snapshot import cluster_in
+from kueuelib.simulator.forecast import Known, RunTimes, cluster_in, forecast
+from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.work import Job, pods
 from kueuelib.testing.builders import make_cluster_queue, make_flavor, make_local_queue
 

@@ -24,7 +24,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded import server
 from kueuelib.embedded.admission.hook_client import HookClient
 from kueuelib.embedded.http.face import Face
-from kueuelib.embedded.http.routes import Route, parse
+from kueuelib.embedded.http.parameters import Route, parse
 
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 COUNTS: defaultdict[str, Counter[str]] = defaultdict(Counter)

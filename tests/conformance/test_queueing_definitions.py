@@ -9,7 +9,7 @@ import pytest
 
 from kueuelib.api.crd import KINDS, crd
 from kueuelib.app.deployment import Deployed
-from kueuelib.app.installation import Installation, resource_of
+from kueuelib.app.installation import Installation, resource_of_object
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
@@ -33,7 +33,7 @@ async def test_everything_that_is_installed_is_accepted(api):
     """Strictly: a field that the server does not know is an error. Nothing runs here."""
     accepted = set()
     for obj in Installation("kueue-system", deployed=Deployed()).manifests():
-        kind = resource_of(obj)
+        kind = resource_of_object(obj)
         path = kind.path(obj["metadata"].get("namespace", ""))
         if (await api.get(path)).status == 404:
             continue  # the embedded server has fewer kinds

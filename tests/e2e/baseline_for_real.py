@@ -28,22 +28,20 @@ import attrs
 from kueuelib.api.meta import Obj, ObjectKey, is_true
 from kueuelib.app.configuration import parse_configuration
 from kueuelib.app.decision_settings import engine_settings
-from kueuelib.embedded import identity
+from kueuelib.embedded import writing
 from kueuelib.scheduler.decide.cycle import Admit
 from kueuelib.simulator import driver
 from kueuelib.simulator.cluster import cluster_of
 from kueuelib.simulator.driver import Driver
-from kueuelib.simulator.faults import Faults
-from kueuelib.simulator.listener import Listener
-from kueuelib.simulator.live import Live
-from kueuelib.simulator.lives import Lives
-from kueuelib.simulator.readers.generator import read
+from kueuelib.simulator.live import Listener, Live
+from kueuelib.simulator.lives import Lives, Timing
+from kueuelib.simulator.parsing import Faults
 from kueuelib.simulator.readers.source import Source
-from kueuelib.simulator.timing import Timing
+from kueuelib.simulator.readers.synthetic import read_generator
 from kueuelib.simulator.work import Job
 from kueuelib.testing.storm.bundled import BundledManager
 from kueuelib.testing.storm.history import Commit
-from kueuelib.testing.storm.settings import CONFIGURATION
+from kueuelib.testing.storm.theatre import CONFIGURATION
 from kueuelib.testing.storm.world import World
 
 GENERATOR = """\
@@ -125,7 +123,7 @@ def work() -> tuple[list[Obj], list[Job]]:
                 arrival=round(job.arrival * SCALE * chance.uniform(1 - JITTER, 1 + JITTER), 3),
                 run_seconds=round(job.run_seconds * SCALE * chance.uniform(1 - JITTER, 1 + JITTER)),
             )
-            for job in read(path, Faults(strict=True), source)
+            for job in read_generator(path, Faults(strict=True), source)
         ]
     return source.objects, sorted(jobs, key=lambda job: job.arrival)
 
@@ -250,7 +248,7 @@ async def real(world: World, objects: list[Obj], jobs: list[Job]) -> Seen:
 def count_uids() -> None:
     """UIDs decide between equals: let those of the server ascend, as the simulator's do."""
     numbers = itertools.count(1)
-    identity.uuid = SimpleNamespace(uuid4=lambda: UUID(int=next(numbers)))  # type: ignore[attr-defined]
+    writing.uuid = SimpleNamespace(uuid4=lambda: UUID(int=next(numbers)))  # type: ignore[attr-defined]
 
 
 def main() -> None:

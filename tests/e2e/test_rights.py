@@ -28,7 +28,7 @@ from warm import Processes, kueuelib
 
 from kueuelib.api.meta import key_of
 from kueuelib.app.configuration import parse_configuration
-from kueuelib.app.installation import Installation, install, resource_of
+from kueuelib.app.installation import Installation, install, resource_of_object
 from kueuelib.app.wiring import lives_of
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT, manager_user
 from kueuelib.embedded.access.attributes import Attributes, Decision
@@ -123,7 +123,7 @@ async def apply(client: Client, text: str) -> None:
     """Writes manifests as `kubectl apply --server-side` does."""
     for obj in yaml.safe_load_all(text):
         await client.patch(
-            resource_of(obj), key_of(obj), obj, PatchType.APPLY, field_manager="by-hand"
+            resource_of_object(obj), key_of(obj), obj, PatchType.APPLY, field_manager="by-hand"
         )
 
 

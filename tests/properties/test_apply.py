@@ -15,9 +15,15 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "embedded"))
 from applying import run
 
 from kueuelib.embedded.patching.apply import FieldWrite, apply_steps, track_steps
-from kueuelib.embedded.patching.compare import Difference, compare, merge
-from kueuelib.embedded.patching.fieldsets import fields_of, from_fields_v1, to_fields_v1
-from kueuelib.embedded.schema.builtin_schemas import custom_node
+from kueuelib.embedded.patching.fieldsets import (
+    Difference,
+    compare,
+    fields_of,
+    from_fields_v1,
+    merge,
+    to_fields_v1,
+)
+from kueuelib.embedded.schema.messages import custom_node
 from kueuelib.embedded.schema.node import from_openapi
 from kueuelib.embedded.schema.structural import StructuralSchema
 from kueuelib.errors import Conflict

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kueuelib.embedded.cel.budget import Budget
-from kueuelib.embedded.cel.errors import BudgetExceeded, CelError, CompileError, EvalError
+from kueuelib.embedded.cel.errors import Budget, BudgetExceeded, CelError, CompileError, EvalError
 from kueuelib.embedded.cel.program import compile_expression
 from kueuelib.embedded.cel.types import DYN, INT, STRING, list_of, map_of
 

@@ -21,8 +21,7 @@ from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.settings import FairSharing
-from kueuelib.testing.scenario_facts import facts, settings_of
-from kueuelib.testing.scenarios import run
+from kueuelib.testing.scenarios import facts, run, settings_of
 
 ANY_STRATEGIES = st.sampled_from([None, *STRATEGIES])
 """None: fair sharing is off."""

@@ -9,15 +9,20 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.builtins.job_status import validate_job_status
+from kueuelib.embedded.builtins.job_rules import validate_job_status
 from kueuelib.embedded.cluster.job_decision import (
+    Backoff,
+    JobDecision,
+    JobMemory,
     decide,
     first_memory,
     format_indexes,
+    index_of,
+    is_active,
+    is_finished,
+    new_pod,
     parse_indexes,
 )
-from kueuelib.embedded.cluster.job_facts import Backoff, JobDecision, JobMemory, is_finished
-from kueuelib.embedded.cluster.job_pods import index_of, is_active, new_pod
 
 BACKOFF = Backoff(10.0, 40.0)
 

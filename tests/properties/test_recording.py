@@ -14,10 +14,9 @@ from test_scheduler_histories import Histories
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.errors import ConfigError
-from kueuelib.recording.pseudonyms import Pseudonyms
 from kueuelib.recording.reader import FORMAT, parse
 from kueuelib.recording.rerun import Rerun
-from kueuelib.recording.tape import RecordedEngine, Tape
+from kueuelib.recording.writer import Pseudonyms, RecordedEngine, Tape
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine

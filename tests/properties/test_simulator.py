@@ -21,11 +21,9 @@ from kueuelib.scheduler.settings import FairSharing, Settings
 from kueuelib.simulator.changes import AT_SECONDS, LOST_AT_SECONDS, Change, course
 from kueuelib.simulator.cluster import Cluster, cluster_of
 from kueuelib.simulator.driver import Driver, Timing
-from kueuelib.simulator.groups import GROUPS
-from kueuelib.simulator.listener import Listener
-from kueuelib.simulator.live import Live
-from kueuelib.simulator.meter import Meter
-from kueuelib.simulator.tables import JobRows, QueueRows
+from kueuelib.simulator.live import Listener, Live
+from kueuelib.simulator.meter import GROUPS, Meter
+from kueuelib.simulator.play import JobRows, QueueRows
 from kueuelib.simulator.trace import Trace
 from kueuelib.simulator.work import Job, pods
 from kueuelib.testing.builders import make_cluster_queue, make_flavor, make_local_queue

@@ -16,10 +16,9 @@ from tests.conformance.fuzz.making import SAMPLES
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.patch import merge_patch
-from kueuelib.embedded.assembly import new_service
-from kueuelib.embedded.builtins.rules_by_kind import builtin_rules
+from kueuelib.embedded.assembly import builtin_rules, new_service
 from kueuelib.embedded.http import views
-from kueuelib.embedded.http.negotiation import Form
+from kueuelib.embedded.http.answers import Form
 from kueuelib.embedded.registry.builtin_kinds import builtin_kinds
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.schema.messages import Field, json_fields, message_name

@@ -22,11 +22,9 @@ from kueuelib.scheduler.decide.cycle import Admit
 from kueuelib.scheduler.decide.preemption.victims import Preemption
 from kueuelib.simulator.cluster import Cluster, cluster_of
 from kueuelib.simulator.driver import Driver, Timing
-from kueuelib.simulator.listener import Listener
-from kueuelib.simulator.live import Live
+from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.work import Job, PodShape
-from kueuelib.testing.scenario_facts import facts, pending, settings_of
-from kueuelib.testing.scenarios import run
+from kueuelib.testing.scenarios import facts, pending, run, settings_of
 
 START = 1_000_000
 BEGIN = START + 500

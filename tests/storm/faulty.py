@@ -11,7 +11,7 @@ import programs
 
 from kueuelib.testing.storm.exchange import Call
 from kueuelib.testing.storm.faults import FINE, FLOWING, EventFate, Fate, refusal
-from kueuelib.testing.storm.owners import EPOCH
+from kueuelib.testing.storm.loop import EPOCH
 
 JOBS, WORKLOADS, PODS = "jobs.batch", "workloads.kueue.x-k8s.io", "pods"
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kueuelib.testing.storm.coverage import Cell, Coverage, tables
+from kueuelib.testing.storm.faults import Injection, Subject
 from kueuelib.testing.storm.history import Commit
-from kueuelib.testing.storm.injections import Injection, Subject
+from kueuelib.testing.storm.seed_plan import Cell, Coverage, tables
 
 WORKLOADS = "workloads.kueue.x-k8s.io"
 

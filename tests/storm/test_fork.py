@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kueuelib.testing.storm.fork import CopyFailed, apart, run_all
+from kueuelib.testing.storm.tour import CopyFailed, apart, run_all
 
 
 def _play(state, job):

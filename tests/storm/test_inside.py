@@ -26,8 +26,7 @@ from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.reasons import NotEvaluated
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.inside import Believes, judge
-from kueuelib.testing.storm.inside.leaks import gone_of, leaks
-from kueuelib.testing.storm.inside.walk import names_in, parts_in
+from kueuelib.testing.storm.inside.walk import gone_of, leaks, names_in, parts_in
 from kueuelib.workload.orders import OrderBook
 
 WORKLOADS = "workloads.kueue.x-k8s.io"

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from kueuelib.testing.storm.loop import StormLoop, Stuck
-from kueuelib.testing.storm.owners import Owner
+from kueuelib.testing.storm.loop import Owner, StormLoop, Stuck
 
 
 @pytest.fixture

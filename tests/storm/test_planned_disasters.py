@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from kueuelib.testing.storm.disasters import Disaster, disasters, perform
 from kueuelib.testing.storm.draws import Draws
-from kueuelib.testing.storm.profiles import PROFILES, weather
+from kueuelib.testing.storm.profiles import PROFILES, Disaster, disasters, perform, weather
 
 
 class Stage:

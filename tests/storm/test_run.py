@@ -11,9 +11,9 @@ import attrs
 import pytest
 
 from kueuelib.testing.storm.adversary import Hostile
-from kueuelib.testing.storm.disasters import Disaster
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws import Violation
+from kueuelib.testing.storm.profiles import Disaster
 from kueuelib.testing.storm.run import LIMIT, MOST_COMMITS, QUIET, storm
 from kueuelib.testing.storm.seed_plan import Report, SeedPlan, plan_of
 from kueuelib.testing.storm.users import Act

@@ -319,7 +319,7 @@ async def _moved_from(client: Client, installation: Installation) -> list[str]:
     if installation.webhook_url:
         return []
     for wanted in installation.webhooks():
-        stored = await read(client, resource_of(wanted), key_of(wanted))
+        stored = await read(client, resource_of_object(wanted), key_of(wanted))
         for hook in (stored or {}).get("webhooks", ()):
             parts = urlsplit(hook["clientConfig"].get("url") or "")
             if parts.netloc:
@@ -340,7 +340,7 @@ async def _is_served(client: Client, obj: Obj) -> bool:
     Raises:
         ConfigError: it lacks a required kind.
     """
-    kind = resource_of(obj)
+    kind = resource_of_object(obj)
     if kind.kind in await client.served_kinds(kind.group, kind.version):
         return True
     if kind.kind == "ServiceMonitor":
@@ -357,7 +357,7 @@ def _skipped(obj: Obj) -> str:
     return f"{where} left out: the cluster does not serve {obj['apiVersion']}"
 
 
-def resource_of(obj: Obj) -> Resource:
+def resource_of_object(obj: Obj) -> Resource:
     """The `Resource` of an object of the manifests."""
     group, _, version = obj["apiVersion"].rpartition("/")
     namespaced = "namespace" in obj["metadata"]
@@ -366,7 +366,7 @@ def resource_of(obj: Obj) -> Resource:
 
 async def _apply(client: Client, obj: Obj) -> str:
     """Writes one object; returns what happened to it."""
-    resource, key = resource_of(obj), key_of(obj)
+    resource, key = resource_of_object(obj), key_of(obj)
     try:
         stored = await client.get(resource, key)
     except NotFound:

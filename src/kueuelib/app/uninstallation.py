@@ -57,7 +57,7 @@ from kueuelib.app.deployment import NAME
 from kueuelib.app.doctor.calls import CONVERTED, admission
 from kueuelib.app.doctor.manager import address_of
 from kueuelib.app.foreign_finalizers import foreign_finalizers, removal_of
-from kueuelib.app.installation import Installation, resource_of
+from kueuelib.app.installation import Installation, resource_of_object
 from kueuelib.app.lease_notes import written_at
 from kueuelib.app.stored_versions import is_unconverted, list_stored
 from kueuelib.controllers.manifests import APP, CERTIFICATES_ROLE
@@ -153,7 +153,7 @@ async def _secrets(client: Client, own: Sequence[Obj]) -> list[str]:
     """The names of Secrets with certificates: the default one, and what the manager may watch."""
     names = [InternalCertManagement().webhook_secret_name]
     wanted = next(obj for obj in own if obj["metadata"]["name"] == CERTIFICATES_ROLE)
-    stored = await read(client, resource_of(wanted), key_of(wanted)) or {}
+    stored = await read(client, resource_of_object(wanted), key_of(wanted)) or {}
     for rule in stored.get("rules") or ():
         names += rule.get("resourceNames") or ()
     return list(dict.fromkeys(names))
@@ -233,7 +233,7 @@ async def _check_place(client: Client, installation: Installation) -> None:
     """
     space = installation.namespace
     for wanted in installation.webhooks():
-        configuration = await read(client, resource_of(wanted), key_of(wanted))
+        configuration = await read(client, resource_of_object(wanted), key_of(wanted))
         for hook in (configuration or {}).get("webhooks", ()):
             place = hook["clientConfig"].get("service", {}).get("namespace", space)
             if place != space:
@@ -285,7 +285,7 @@ async def _check_unanswered(client: Client, installation: Installation) -> None:
     """
     configs: list[Obj] = []
     for wanted in installation.webhooks():
-        configuration = await read(client, resource_of(wanted), key_of(wanted))
+        configuration = await read(client, resource_of_object(wanted), key_of(wanted))
         configs += [hook["clientConfig"] for hook in (configuration or {}).get("webhooks", ())]
     urls = [config for config in configs if config.get("url")]
     if not configs or not (urls or not await _pods(client, installation.namespace)):
@@ -440,7 +440,7 @@ def _finalizers(obj: Obj) -> list[str]:
 
 
 async def _delete(client: Client, obj: Obj) -> str:
-    return await _delete_key(client, resource_of(obj), key_of(obj))
+    return await _delete_key(client, resource_of_object(obj), key_of(obj))
 
 
 async def _delete_key(client: Client, resource: Resource, key: ObjectKey) -> str:

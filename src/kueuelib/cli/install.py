@@ -1,4 +1,4 @@
-"""`kueuelib install`."""
+"""`kueuelib install` and `kueuelib uninstall`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,51 @@ import attrs
 
 from kueuelib.api.kinds import V1BETA2, VERSIONS
 from kueuelib.api.yaml_text import to_yaml
-from kueuelib.app.configuration import UNREADABLE, Configuration, read_configuration
+from kueuelib.app.configuration import (
+    UNREADABLE,
+    Configuration,
+    VisibilityServer,
+    read_configuration,
+)
 from kueuelib.app.deployment import Deployed, certificates_of, check_configuration, checked_image
 from kueuelib.app.installation import Installation, check_namespace, checked_url, install
 from kueuelib.app.packages import write_chart, write_kustomize
+from kueuelib.app.uninstallation import Removal, uninstall
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.connection import connect, wait_for_server
 from kueuelib.runtime.yaml_files import read_text
+
+# ---- `kueuelib uninstall` ------------------------------------------------------------------------
+
+
+def run_uninstall(
+    kubeconfig: Path | None, namespace: str, server_timeout: float, *, force: bool, keep_kinds: bool
+) -> None:
+    """Removes what `kueuelib install` wrote.
+
+    Raises:
+        ConfigError: Workloads hold quota, or the kinds were not removed in time.
+        ApiError: the server refused something.
+    """
+    logs.configure("console", "info")
+    every = Deployed(
+        service_monitor=True, dashboards=True, visibility_port=VisibilityServer().bind_port
+    )
+    check_namespace(namespace)
+    installation = Installation(namespace, deployed=every)
+    removal = Removal(installation, force, keep_kinds)
+    for line in anyio.run(_uninstall, kubeconfig, removal, server_timeout):
+        sys.stdout.write(f"{line}\n")
+
+
+async def _uninstall(kubeconfig: Path | None, removal: Removal, patience: float) -> list[str]:
+    async with await connect(kubeconfig, user_agent="kueuelib-uninstall") as client:
+        await wait_for_server(client, patience, starting=False)
+        return await uninstall(client, removal, patience)
+
+
+# --------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen(slots=False)

@@ -1,14 +1,17 @@
-"""`kueuelib manifests`."""
+"""`kueuelib manifests`, `crds` and `dashboards`: they print objects."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
+from kueuelib.api.crd import all_crds, write_crds
 from kueuelib.api.kinds import CRDS, MANAGER_NAMESPACE
 from kueuelib.api.meta import Obj, copied
 from kueuelib.api.yaml_text import to_yaml
 from kueuelib.app.check_manifests import check_manifests, check_plugin_manifests
+from kueuelib.app.dashboards import dashboard_text
 from kueuelib.app.deployment import checked_image
 from kueuelib.app.installation import checked_url
 from kueuelib.app.operators import operator_manifests
@@ -17,6 +20,48 @@ from kueuelib.app.programs import load
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.runtime.operator.declaration import Operator
+
+# ---- `kueuelib crds` -----------------------------------------------------------------------------
+
+
+def print_crds(output: Path | None) -> None:
+    """Writes the CustomResourceDefinitions to a folder, or to standard output.
+
+    Raises:
+        ConfigError: the folder cannot be written.
+    """
+    if output is None:
+        sys.stdout.write("---\n".join(to_yaml(crd) for crd in all_crds()))
+        return
+    try:
+        write_crds(output)
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise ConfigError(str(output), problem, "give a folder that can be written") from error
+
+
+# ---- `kueuelib dashboards` -----------------------------------------------------------------------
+
+
+def print_dashboards(output: Path | None) -> int:
+    """Prints the dashboard, or writes it to a file.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    text = dashboard_text()
+    if output is None:
+        sys.stdout.write(text)
+        return 0
+    try:
+        output.write_text(text)
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise ConfigError(str(output), problem, "give a file that can be written") from error
+    return 0
+
+
+# --------------------------------------------------------------------------------------------------
 
 
 def run(

@@ -14,13 +14,11 @@ import orjson
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
-from kueuelib.embedded.builtins.fields import invalid, shown
-from kueuelib.embedded.builtins.raw import section
+from kueuelib.embedded.builtins.fields import invalid, section, shown
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.schema.messages import exists, message_name
 from kueuelib.embedded.schema.mismatch import json_type
-from kueuelib.embedded.schema.scalars import Walk
-from kueuelib.embedded.schema.typed import read_metadata
+from kueuelib.embedded.schema.typed import Walk, read_metadata
 from kueuelib.embedded.verbs import FieldValidation, WriteOptions
 from kueuelib.errors import BadRequest, FieldError
 

@@ -5,16 +5,16 @@ The rules are in `kueuelib.embedded.patching`; this module provides schemas and 
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Generator, Mapping
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.embedded import failures
 from kueuelib.embedded.admission.plugin import SYSTEM
-from kueuelib.embedded.builtins.fields import required
-from kueuelib.embedded.builtins.raw import section
+from kueuelib.embedded.builtins.fields import required, section
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.decoding import (
     check_embedded,
@@ -24,17 +24,70 @@ from kueuelib.embedded.decoding import (
     shorten_numbers,
 )
 from kueuelib.embedded.large import Large
-from kueuelib.embedded.patching.apply import Convert, FieldWrite, apply_steps, track_steps
-from kueuelib.embedded.patching.fieldsets import Ambiguous, Unkeyed
-from kueuelib.embedded.patching.last_applied import renewed
-from kueuelib.embedded.patching.located import UNDECLARED, typed_problem, without
+from kueuelib.embedded.patching.apply import Convert, FieldWrite, apply_steps, renewed, track_steps
+from kueuelib.embedded.patching.fieldsets import NO_KEY, Ambiguous, Unkeyed, element, show_element
 from kueuelib.embedded.registry.kind import Kind, Version
-from kueuelib.embedded.schema.builtin_schemas import builtin_node, custom_node
+from kueuelib.embedded.schema.messages import builtin_node, custom_node
 from kueuelib.embedded.schema.mismatch import Mismatch, json_type
-from kueuelib.embedded.schema.node import ANYTHING, SchemaNode
+from kueuelib.embedded.schema.node import ANYTHING, ListType, SchemaNode
 from kueuelib.embedded.schema.structural import StructuralSchema
 from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import ApiError, BadRequest
+
+# ---- problems of an applied configuration, with paths in the form of server-side apply -----------
+
+UNDECLARED: Final = "field not declared in schema"
+_STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
+
+
+def typed_problem(node: SchemaNode, value: Any, path: str, text: str) -> str:
+    """One problem with its path, in which items of keyed lists are named by their keys.
+
+    Args:
+        node: how the kind merges.
+        value: the configuration.
+        path: in the form of decoders: `spec.containers[0].image`.
+        text: the problem.
+    """
+    where, at = "", 0
+    while match := _STEP.match(path, at):
+        name, index = match.groups()
+        if name is not None and isinstance(value, dict) and name in value:
+            value, node, where = value[name], node.child(name), f"{where}.{name}"
+        elif index is not None and isinstance(value, list) and int(index) < len(value):
+            value, step, keyed = value[int(index)], match[0], node.list_type is ListType.MAP
+            if keyed and not isinstance(value, dict):
+                why = "associative list with keys may not have non-map elements"
+                return f"{where}: element {index}: {why}"
+            if keyed and (key := element(node, value)) != NO_KEY:
+                step = show_element(key)
+            node, where = node.item, where + step
+        else:
+            break
+        at = match.end()
+    rest = path[at:]
+    return f"{where}{'.' if rest and at == 0 else ''}{rest}: {text}"
+
+
+def without(config: Obj, path: str) -> Obj | None:
+    """A copy of a configuration without the value at a path; None if there is none."""
+    steps = [(match[1], match[2]) for match in _STEP.finditer(path)]
+    copied: Obj = copy_json(config)
+    outer: Any = copied
+    for at, (name, index) in enumerate(steps):
+        key: Any = name if index is None else int(index)
+        try:
+            inner = outer[key]
+            if at == len(steps) - 1:
+                outer[key] = None
+                return copied
+            outer = inner
+        except (KeyError, IndexError, TypeError):
+            break
+    return None
+
+
+# --------------------------------------------------------------------------------------------------
 
 MANAGER_LIMIT = 128
 UNKNOWN_MANAGER = "unknown"

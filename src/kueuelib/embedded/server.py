@@ -13,28 +13,28 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from aiohttp import web
 from yarl import URL
 
-from kueuelib.api.kinds import CONFIG_MAPS
-from kueuelib.api.meta import Obj
+from kueuelib.api.kinds import CONFIG_MAPS, EVENTS
+from kueuelib.api.meta import Obj, parse_time
 from kueuelib.embedded import tls
 from kueuelib.embedded.access.attributes import AUTHENTICATED, AlwaysAllow, Authorizer
+from kueuelib.embedded.admission.dialling import Services, read_addresses
 from kueuelib.embedded.admission.hook_client import HookClient
 from kueuelib.embedded.admission.plugin import Caller
-from kueuelib.embedded.admission.services import Services, read_addresses
 from kueuelib.embedded.assembly import MANAGER, new_service
 from kueuelib.embedded.builtins.service_rules import own_service
-from kueuelib.embedded.expiring import keep_expiring
 from kueuelib.embedded.http import bodies
 from kueuelib.embedded.http.aggregation import Aggregation, FrontProxy
+from kueuelib.embedded.http.answers import StatusConnection
 from kueuelib.embedded.http.authentication import Authenticator
 from kueuelib.embedded.http.face import Face
-from kueuelib.embedded.http.malformed import StatusConnection
-from kueuelib.embedded.http.routes import readable
+from kueuelib.embedded.http.parameters import readable
 from kueuelib.embedded.service import ApiService
+from kueuelib.embedded.storage import StaleWrite
 from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import AlreadyExists, ConfigError
 from kueuelib.runtime.connections import BACKLOG, Site
@@ -45,6 +45,54 @@ if TYPE_CHECKING:
     from kueuelib.embedded.cluster.simulation import SimulatedCluster
     from kueuelib.embedded.storage.folder import DataFolder
     from kueuelib.runtime.client import Client
+
+
+# ---- removes events an hour after they were last written, as Kubernetes does ---------------------
+
+LIFETIME: Final = 3600.0
+PAUSE: Final = 300.0
+_BATCH: Final = 200
+"""The number of events that are checked before other tasks run."""
+
+
+def last_written(event: Mapping[str, Any]) -> float:
+    """When an event last occurred, in seconds since the epoch; 0 if it does not say."""
+    texts = (
+        event["metadata"].get("creationTimestamp"),
+        event.get("eventTime"),
+        event.get("lastTimestamp"),
+        (event.get("series") or {}).get("lastObservedTime"),
+    )
+    return max((parse_time(text) for text in texts if text), default=0.0)
+
+
+async def expire_events(service: ApiService) -> int:
+    """Removes expired events without calling webhooks; returns their number."""
+    kind, _ = service.registry.require(EVENTS)
+    oldest = service.now() - LIFETIME
+    removed = 0
+    for number, entry in enumerate(list(service.storage.table(kind.table).entries()), 1):
+        if number % _BATCH == 0:
+            await asyncio.sleep(0)
+        obj = entry.obj()
+        if last_written(obj) > oldest:
+            continue
+        try:
+            service.commits.remove(kind, obj, entry)
+        except StaleWrite:
+            continue
+        removed += 1
+    return removed
+
+
+async def keep_expiring(service: ApiService) -> None:
+    """Removes expired events every few minutes until cancelled."""
+    while True:
+        await asyncio.sleep(PAUSE)
+        await expire_events(service)
+
+
+# --------------------------------------------------------------------------------------------------
 
 ADMIN = "kubernetes-admin"
 ADMIN_GROUP = "system:masters"
@@ -228,13 +276,13 @@ class ApiServer:
         """Opens a listener; for port 0, the port of the last time is preferred."""
         if self.port or self._folder is None:
             return self._listen_on(self.port)
-        from kueuelib.embedded import keeping
+        from kueuelib.embedded.tls import persist_port, persisted_port
 
         try:
-            listener = self._listen_on(keeping.port(self._folder))
+            listener = self._listen_on(persisted_port(self._folder))
         except ConfigError:
             listener = self._listen_on(0)
-        keeping.note_port(self._folder, listener.getsockname()[1])
+        persist_port(self._folder, listener.getsockname()[1])
         return listener
 
     def _listen_on(self, port: int) -> socket.socket:
@@ -260,9 +308,9 @@ class ApiServer:
         if self._folder is None:
             self._credentials = tls.credentials(time.time(), hosts, ADMIN, ADMIN_GROUP)
         else:
-            from kueuelib.embedded import keeping
+            from kueuelib.embedded.tls import persisted_credentials
 
-            kept = keeping.credentials(self._folder, time.time(), hosts, ADMIN, ADMIN_GROUP)
+            kept = persisted_credentials(self._folder, time.time(), hosts, ADMIN, ADMIN_GROUP)
             self._credentials, self.token = kept.credentials, kept.token
         hooks = HookClient()
         self._closers.append(hooks.close)
@@ -307,9 +355,7 @@ class ApiServer:
         if self._authorization != RBAC:
             service = await new_service(hooks, self._folder, now=now, objects=[own])
             return service, AlwaysAllow()
-        from kueuelib.embedded.access.escalation import Escalation
-        from kueuelib.embedded.access.rbac import Rbac
-        from kueuelib.embedded.access.roles import default_roles
+        from kueuelib.embedded.access.rbac import Escalation, Rbac, default_roles
 
         escalation = Escalation()
         service = await new_service(

@@ -19,13 +19,13 @@ import orjson
 from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, PODS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded import failures, subresources
-from kueuelib.embedded.access.role_aggregation import RoleAggregation
+from kueuelib.embedded.access.rbac import RoleAggregation
 from kueuelib.embedded.access.tokens import Tokens
 from kueuelib.embedded.admission.chain import Chain, StoredObjects
 from kueuelib.embedded.admission.hook_rules import check_hooks
-from kueuelib.embedded.admission.namespaces import NamespaceLifecycle
 from kueuelib.embedded.admission.plugin import AdmissionPlugin, KindRules, Operation
 from kueuelib.embedded.admission.webhooks import WebhookChain
+from kueuelib.embedded.builtins.core_rules import NamespaceLifecycle
 from kueuelib.embedded.builtins.stored_rules import StoredRules
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter, HookCaller
@@ -35,14 +35,12 @@ from kueuelib.embedded.deleting import Deletes
 from kueuelib.embedded.large import Large
 from kueuelib.embedded.managing import Managers
 from kueuelib.embedded.patches import bad_patch, patched, restored_head, undeclared
-from kueuelib.embedded.reading import Page, Reads
+from kueuelib.embedded.reading import Page, Reads, Stream
 from kueuelib.embedded.registry.builtin_kinds import Rules, builtin_kinds
 from kueuelib.embedded.registry.crd_rules import CrdRules
-from kueuelib.embedded.registry.kind import Kind, Version
-from kueuelib.embedded.registry.registry import Registry
+from kueuelib.embedded.registry.kind import Kind, Registry, Version
 from kueuelib.embedded.schema.node import ANYTHING
 from kueuelib.embedded.storage import Storage
-from kueuelib.embedded.upserting import Upserts
 from kueuelib.embedded.verbs import (
     ALL,
     DELETE,
@@ -56,9 +54,8 @@ from kueuelib.embedded.verbs import (
     WatchOptions,
     WriteOptions,
 )
-from kueuelib.embedded.watching import Stream
 from kueuelib.embedded.write_checks import STATUS, Target
-from kueuelib.embedded.writing import Writes
+from kueuelib.embedded.writing import Upserts, Writes
 from kueuelib.errors import BadRequest, NotFound
 
 BINDING = "binding"

@@ -8,8 +8,7 @@ from typing import Any
 from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.api.names import DISRUPTION_TARGET
 from kueuelib.embedded import failures
-from kueuelib.embedded.builtins.fields import invalid, required, shown
-from kueuelib.embedded.builtins.raw import section
+from kueuelib.embedded.builtins.fields import invalid, required, section, shown
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.registry.cells import selector_text
 from kueuelib.embedded.registry.kind import Kind, Version

@@ -8,7 +8,7 @@ import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures
-from kueuelib.embedded.builtins import naming
+from kueuelib.embedded.builtins import metadata
 from kueuelib.embedded.builtins.fields import IMMUTABLE, invalid
 from kueuelib.embedded.builtins.metadata import (
     validate_finalizers,
@@ -139,11 +139,11 @@ def _metadata_errors(
     """
     own = kind.builtin and not kind.loose
     finalizers = validate_finalizers(new["metadata"]) if own else []
-    name_rule = naming.name_rule(kind.group, kind.kind)
+    name_rule = metadata.name_rule(kind.group, kind.kind)
     if old is None:
         return [*validate_metadata(new, name_rule, namespaced=kind.namespaced), *finalizers]
     changed = [*fixed, *validate_metadata_update(new, old)]
-    errors = validate_metadata(new, naming.path_segment, namespaced=kind.namespaced) + changed
+    errors = validate_metadata(new, metadata.path_segment, namespaced=kind.namespaced) + changed
     silent = kind.uncompared or (kind.kind == "CronJob" and subresource == STATUS)
     if not silent or not kind.builtin:
         errors += changed + finalizers

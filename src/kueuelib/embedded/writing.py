@@ -1,23 +1,25 @@
-"""create, and the common path of update, patch and subresources."""
+"""create, replacements and applies, and the common path of all writes."""
 
 from __future__ import annotations
 
+import secrets
+import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import count
 from typing import Any, Protocol
 
 import attrs
 
-from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.embedded import failures, identity
+from kueuelib.api.meta import Obj, ObjectKey, format_time
+from kueuelib.embedded import failures
 from kueuelib.embedded.admission.chain import Chain
 from kueuelib.embedded.admission.plugin import AdmissionRequest, Operation
-from kueuelib.embedded.builtins.fields import IMMUTABLE, invalid
-from kueuelib.embedded.builtins.raw import section
+from kueuelib.embedded.builtins.fields import IMMUTABLE, invalid, keep, section
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter
-from kueuelib.embedded.decoding import check_metadata, decode, redefine, settle
+from kueuelib.embedded.decoding import check_metadata, copy_json, decode, redefine, settle
 from kueuelib.embedded.large import Large
-from kueuelib.embedded.managing import Managers
+from kueuelib.embedded.managing import Managers, configuration, unconvertible
 from kueuelib.embedded.registry.kind import Kind, Version
 from kueuelib.embedded.storage import Entry, StaleWrite
 from kueuelib.embedded.subresources import SCALE, scale_of, scaled
@@ -26,11 +28,90 @@ from kueuelib.embedded.write_checks import (
     Target,
     broken_rules,
     check_preconditions,
+    check_revision,
     insisted_on,
     keep_other_half,
     place,
 )
-from kueuelib.errors import AlreadyExists, FieldError
+from kueuelib.errors import AlreadyExists, BadRequest, FieldError
+
+# ---- the metadata that only the server writes: name, UID, times, generation ----------------------
+
+SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+SUFFIX_LENGTH = 5
+NAME_LIMIT = 63
+SERVER_FIELDS = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+)
+_NOT_WISH = frozenset(("apiVersion", "kind", "metadata", "status"))
+_NOT_CONTENT = frozenset(("apiVersion", "kind", "metadata"))
+
+
+def generate_name(prefix: str) -> str:
+    """A name with a random suffix, at most as long as a label value."""
+    prefix = prefix[: NAME_LIMIT - SUFFIX_LENGTH]
+    return prefix + "".join(secrets.choice(SUFFIX_LETTERS) for _ in range(SUFFIX_LENGTH))
+
+
+def begin(kind: Kind, obj: Obj, now: float) -> None:
+    """Gives a new object its identity; values from the client are dropped."""
+    meta = obj["metadata"]
+    for key in (*SERVER_FIELDS, "resourceVersion", "selfLink"):
+        meta.pop(key, None)
+    meta["uid"] = str(uuid.uuid4())
+    meta["creationTimestamp"] = format_time(now)
+    if kind.generation or not kind.builtin:
+        meta["generation"] = 1
+
+
+def carry_over(new: Obj, old: Obj) -> None:
+    """Keeps the identity of an object that is being changed."""
+    meta, before = new["metadata"], old["metadata"]
+    meta.pop("selfLink", None)
+    keep(meta, before, *SERVER_FIELDS, "name", "namespace")
+    meta["resourceVersion"] = before["resourceVersion"]
+
+
+def count_generation(kind: Kind, version: Version, new: Obj, old: Obj) -> None:
+    """Increases the generation if the desired state (not metadata or status) has changed."""
+    if kind.builtin and (not kind.generation or kind.kind == "PriorityClass"):
+        return
+    ignored = _NOT_WISH if version.status else _NOT_CONTENT
+    keys = (new.keys() | old.keys()) - ignored
+    relabelled = kind.kind == "EndpointSlice" and (
+        new["metadata"].get("labels") != old["metadata"].get("labels")
+    )
+    if relabelled or any(new.get(key) != old.get(key) for key in keys):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+def same_content(new: Obj, old: Obj) -> bool:
+    """Whether a write would only change the author and time of fields."""
+    if new.keys() != old.keys():
+        return False
+    for key, value in new.items():
+        if key == "metadata":
+            continue
+        if value != old[key]:
+            return False
+    return _meta(new) == _meta(old)
+
+
+def _meta(obj: Obj) -> Obj:
+    meta = {key: value for key, value in obj["metadata"].items() if key != "resourceVersion"}
+    if "managedFields" in meta:
+        meta["managedFields"] = [
+            {key: value for key, value in entry.items() if key != "time"}
+            for entry in meta["managedFields"]
+        ]
+    return meta
+
+
+# --------------------------------------------------------------------------------------------------
 
 ATTEMPTS = 5
 NAME_ATTEMPTS = 8
@@ -90,14 +171,14 @@ class Writes:
         if meta.get("namespace", "") != key.namespace:
             raise failures.other_namespace()
         prefix = "" if meta.get("name") else meta.get("generateName", "")
-        identity.begin(kind, new, request.now)
+        begin(kind, new, request.now)
         if kind.kind == "LimitRange" and not (meta.get("name") or prefix):
             new["metadata"]["name"] = new["metadata"]["uid"]
         if version.status and not kind.builtin:
             new.pop("status", None)
         for attempt in range(NAME_ATTEMPTS):
             if prefix:
-                new["metadata"]["name"] = identity.generate_name(prefix)
+                new["metadata"]["name"] = generate_name(prefix)
             name = new["metadata"].get("name", "")
             request.key = final = ObjectKey(key.namespace, name)
             kind.rules.prepare_create(new, request)
@@ -216,11 +297,11 @@ class Writes:
         def finish() -> bool:
             if mutated or kind.builtin:
                 keep_other_half(target, new, old)
-            identity.carry_over(new, old)
+            carry_over(new, old)
             kind.rules.prepare_update(new, old, request)
-            identity.count_generation(kind, version, new, old)
+            count_generation(kind, version, new, old)
             _judge(kind, version, name, new, old, subresource, fixed, options)
-            return identity.same_content(new, old)
+            return same_content(new, old)
 
         same = await self._large.work(options.size, finish)
         if not target.admitted:
@@ -291,3 +372,139 @@ def _is_settled(kind: Kind, version: Version, entry: Entry) -> bool:
     if kind.builtin:
         return False
     return entry.version != version.name or entry.revision >= kind.since
+
+
+# ---- replacements and applies: writes that change an object, or may create it --------------------
+
+_MUST_BE_SPECIFIED = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+
+
+@attrs.frozen(eq=False)
+class Upserts:
+    """Each method returns the object, and whether it is new.
+
+    Args:
+        commits: the present objects.
+        writes: creates and changes them.
+        managers: the owners of fields.
+        large: works on large objects.
+        now: the time of the server, seconds since the epoch.
+    """
+
+    _commits: Commits
+    _writes: Writes
+    _managers: Managers
+    _large: Large
+    _now: Callable[[], float]
+
+    async def replace(
+        self, target: Target, given: Mapping[str, Any], options: WriteOptions
+    ) -> tuple[Obj, bool]:
+        """Replace an object or its status."""
+        kind, version = target.kind, target.version
+
+        async def read() -> Obj:
+            return await self._large.work(options.size, decode, kind, version, given, options)
+
+        wanted = await read()
+        meta = wanted["metadata"]
+        if not meta.get("name"):
+            raise failures.unnamed(target.key)
+        if kind.namespaced:
+            meta.setdefault("namespace", target.key.namespace)
+        if meta["name"] != target.key.name:
+            raise failures.mismatch(target.key, meta["name"])
+        if kind.namespaced and meta["namespace"] != target.key.namespace:
+            raise failures.other_namespace()
+        revision = meta.get("resourceVersion", "")
+        if revision == "0":
+            revision = meta["resourceVersion"] = ""
+        attempts = count()
+
+        async def transform(old: Obj, *, settled: bool) -> Obj:
+            del settled
+            conditional = not (kind.builtin and kind.unconditional)
+            same = meta.get("uid") in (None, "", old["metadata"]["uid"])
+            if conditional and same and not revision:
+                errors = [_MUST_BE_SPECIFIED]
+                raise failures.invalid_named(kind.plural, kind.group, target.key.name, errors)
+            again = next(attempts)
+            return {**await read(), "metadata": copy_json(meta)} if again else wanted
+
+        async def create() -> Obj:
+            if meta.get("uid"):
+                raise failures.other_uid(kind, target.key.name, meta["uid"], "")
+            check_revision(revision)
+            new = {**wanted, "metadata": {**meta, "resourceVersion": ""}}
+            return await self._writes.create(kind, version, new, target.key.namespace, options)
+
+        async def change() -> Obj:
+            return await self._writes.change(target, transform, options, given_version=revision)
+
+        return await self._upsert(target, create if kind.upserts else None, change)
+
+    async def apply(self, target: Target, body: Any, options: WriteOptions) -> tuple[Obj, bool]:
+        """Apply an object server-side."""
+        kind, version, key = target.kind, target.version, target.key
+        if target.subresource and not self._commits.has(kind, key):
+            raise failures.not_found(kind, key.name)
+        node = self._managers.node(kind, version.name)
+        config = await self._large.work(
+            options.size, configuration, kind, version, node, body, options
+        )
+        meta = config["metadata"]
+        named = "name" in meta
+        if not meta.setdefault("name", key.name):
+            raise failures.unnamed(key)
+        if meta["name"] != key.name:
+            raise failures.mismatch(key, meta["name"])
+        if kind.namespaced:
+            place(kind, config, key.namespace)
+        insisted = meta.pop("resourceVersion", "")
+        target = attrs.evolve(target, applied=True)
+
+        async def applied(live: Obj | None, *, settled: bool) -> Obj:
+            merged = await self._managers.apply(
+                kind, version, live, config, body, target.subresource, options, self._now()
+            )
+            if live is None:
+                return merged  # a new object is decoded when it is created
+            known = live if settled else None
+            return await self._large.work(
+                options.size, decode, kind, version, merged, options, known
+            )
+
+        async def create() -> Obj:
+            if not named:
+                raise failures.unnamed(key)
+            if uid := meta.get("uid"):
+                text = f"the provided object specified uid {uid}, and no existing object was found"
+                raise failures.conflict(kind, key.name, f"uid mismatch: {text}")
+            check_revision(insisted)
+            new = await applied(None, settled=False)
+            return await self._writes.create(
+                kind, version, new, key.namespace, options, applied=True
+            )
+
+        async def change() -> Obj:
+            return await self._writes.change(target, applied, options, given_version=insisted)
+
+        try:
+            return await self._upsert(target, create, change)
+        except BadRequest as error:
+            raise unconvertible(kind, body, error) from error
+
+    async def _upsert(
+        self,
+        target: Target,
+        create: Callable[[], Awaitable[Obj]] | None,
+        change: Callable[[], Awaitable[Obj]],
+    ) -> tuple[Obj, bool]:
+        for _ in range(2):
+            if create and not target.subresource and not self._commits.has(target.kind, target.key):
+                try:
+                    return await create(), True
+                except AlreadyExists:
+                    continue
+            return await change(), False
+        raise failures.conflict(target.kind, target.key.name)

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from hashlib import sha256
 from typing import Any, get_args, get_origin
 
 import attrs
+import orjson
 from cattrs import Converter
 from cattrs.gen import make_dict_unstructure_fn, override
 
 from kueuelib.api import core, kueue, pods
 from kueuelib.api.codec import decode
+from kueuelib.api.kueue import Admission
 from kueuelib.api.meta import Obj, ObjectKey, ObjectMeta, format_time
 from kueuelib.api.names import QUOTA_RESERVED
 from kueuelib.api.quantity import Quantity
@@ -23,8 +26,75 @@ from kueuelib.api.struct import MicroTime, Struct, Time, json_name
 from kueuelib.api.workload import AdmissionCheckState, WorkloadSpec, WorkloadStatus
 from kueuelib.scheduler import events
 from kueuelib.scheduler.condition_reasons import REPORTED
+from kueuelib.scheduler.decide.cycle_values import Admit, Plan, Wait
+from kueuelib.scheduler.decide.preemption.victims import Preemption
 from kueuelib.scheduler.events import Event
 from kueuelib.scheduler.pending.workload_info import is_finished
+
+# ---- plans as short JSON whose words stay the same from version to version -----------------------
+# Parts that follow from the facts are left out: amounts, messages, waiting times.
+
+DIGITS = 16
+"""Hexadecimal digits of a hash that are written."""
+
+
+def plan_data(plan: Plan) -> Obj:
+    """A plan as JSON, without empty parts.
+
+    `admit`: workload, ClusterQueue, pod sets with their counts and flavors, whether it is admitted
+    at once, and how far up the tree it borrows. `preempt`: workload, and its victims with the
+    reasons. `wait`: workload, ClusterQueue, reason, and where it is queued.
+    """
+    return {
+        name: part
+        for name, part in (
+            ("admit", list(map(_admit, plan.admissions))),
+            ("preempt", list(map(_preempt, plan.preemptions))),
+            ("wait", list(map(_wait, plan.waits))),
+        )
+        if part
+    }
+
+
+def preemptions_data(preemptions: tuple[Preemption, ...]) -> Obj:
+    """The same for preemptions outside a cycle."""
+    return {"preempt": list(map(_preempt, preemptions))} if preemptions else {}
+
+
+def plan_hash(before: str, data: Obj) -> str:
+    """The hash of a plan and of all plans before it.
+
+    Args:
+        before: the hash of the plan before; empty for the first one.
+        data: the plan as JSON.
+    """
+    text = before.encode() + orjson.dumps(data, option=orjson.OPT_SORT_KEYS)
+    return sha256(text).hexdigest()[:DIGITS]
+
+
+def _admit(admit: Admit) -> list[object]:
+    sets = _sets(admit.admission)
+    return [str(admit.key), admit.cluster_queue, sets, admit.admitted, admit.borrowing]
+
+
+def _sets(admission: Admission) -> list[object]:
+    return [
+        [assignment.name, assignment.count, dict(sorted(assignment.flavors.items()))]
+        for assignment in admission.pod_set_assignments
+    ]
+
+
+def _preempt(preemption: Preemption) -> list[object]:
+    victims = [[str(victim.key), victim.path.value] for victim in preemption.victims]
+    return [str(preemption.key), victims]
+
+
+def _wait(wait: Wait) -> list[object]:
+    reason = type(wait.reason).__name__
+    return [str(wait.key), wait.cluster_queue, reason, wait.requeue.name]
+
+
+# --------------------------------------------------------------------------------------------------
 
 META = ("name", "namespace", "uid", "generation", "creation_timestamp", "deletion_timestamp")
 _KEPT: Mapping[type[Struct], tuple[str, ...]] = {

@@ -10,8 +10,7 @@ import attrs
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.errors import InvalidObject, InvalidSelector
-from kueuelib.recording.facts import BadFact, fact_of
-from kueuelib.recording.plans import plan_data, plan_hash, preemptions_data
+from kueuelib.recording.facts import BadFact, fact_of, plan_data, plan_hash, preemptions_data
 from kueuelib.recording.reader import Begin, FactLine, Line, LinePosition, Looked, PlanLine
 from kueuelib.scheduler.decide.cycle import CycleInput, decide
 from kueuelib.scheduler.engine import Engine

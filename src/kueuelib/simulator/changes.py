@@ -16,8 +16,7 @@ from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.errors import ConfigError
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.simulator.cluster import Cluster, cluster_of, key_in, kind_and_key, overlaid
-from kueuelib.simulator.faults import BadValue
-from kueuelib.simulator.parsing import moment
+from kueuelib.simulator.parsing import BadValue, moment
 
 AT_SECONDS = "kueuelib.dev/at-seconds"
 LOST_AT_SECONDS = "kueuelib.dev/lost-at-seconds"

@@ -7,26 +7,141 @@ Nothing else is random.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
+from typing import Any
 
 import attrs
+import orjson
 
 from kueuelib.api import conditions, names
+from kueuelib.api.codec import encode
 from kueuelib.api.kueue import Workload, WorkloadStatus
-from kueuelib.api.meta import ObjectKey, ObjectMeta
+from kueuelib.api.meta import Obj, ObjectKey, ObjectMeta
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished
 from kueuelib.scheduler.reasons import condition_reason
+from kueuelib.simulator.cluster import Cluster
 from kueuelib.simulator.driver import Driver
-from kueuelib.simulator.estimates import RunTimes
-from kueuelib.simulator.listener import Listener
-from kueuelib.simulator.live import Live
-from kueuelib.simulator.snapshot import cluster_in, job_of
-from kueuelib.simulator.work import Job
+from kueuelib.simulator.live import Listener, Live
+from kueuelib.simulator.work import Job, PodShape
 from kueuelib.workload.life import LifeSettings
+
+# ---- estimates run times from earlier jobs of the same queue with the same requests --------------
+
+Likeness = tuple[ObjectKey, str]
+"""A class of similar jobs: their LocalQueue, and their requests as a text."""
+
+
+def likeness(workload: Workload) -> Likeness:
+    """The class of a job."""
+    parts = []
+    for pod_set in workload.spec.pod_sets:
+        containers = [
+            sorted((name, str(amount)) for name, amount in each.resources.requests.items())
+            for each in pod_set.template.spec.containers
+        ]
+        parts.append((pod_set.name, pod_set.count, containers))
+    return ObjectKey(workload.namespace, workload.spec.queue_name), repr(parts)
+
+
+class RunTimes:
+    """The run times of jobs that have ended, in seconds."""
+
+    def __init__(self) -> None:
+        self._alike: dict[Likeness, list[float]] = {}
+        self._in_queue: dict[ObjectKey, list[float]] = {}
+
+    def add(self, workload: Workload, seconds: float) -> None:
+        """Adds a job that has ended."""
+        group = likeness(workload)
+        insort(self._alike.setdefault(group, []), seconds)
+        insort(self._in_queue.setdefault(group[0], []), seconds)
+
+    def of(self, workload: Workload) -> tuple[float, ...]:
+        """The run times of similar jobs, ascending."""
+        return tuple(self._alike.get(likeness(workload), ()))
+
+    def in_queue(self, workload: Workload) -> tuple[float, ...]:
+        """The run times of all jobs of its LocalQueue, ascending."""
+        return tuple(self._in_queue.get(likeness(workload)[0], ()))
+
+    def middle(self, workload: Workload) -> float | None:
+        """The median run time of similar jobs, or else of its LocalQueue."""
+        times = self.of(workload) or self.in_queue(workload)
+        return times[len(times) // 2] if times else None
+
+
+# Turns a world of facts into the simulator's input: the cluster, and jobs with their quota.
+
+
+def objects_of(world: World) -> Iterator[Obj]:
+    """Everything but the Workloads of a world, as raw objects."""
+    for name, labels in world.namespaces.items():
+        meta: Obj = {"name": name, "labels": dict(labels)}
+        yield {"apiVersion": "v1", "kind": "Namespace", "metadata": meta}
+    tables: tuple[Mapping[Any, Any], ...] = (
+        world.limit_ranges,
+        world.runtime_classes,
+        world.flavors,
+        world.checks,
+        world.cohorts,
+        world.cluster_queues,
+        world.local_queues,
+    )
+    for table in tables:
+        yield from map(encode, table.values())
+
+
+def cluster_in(world: World) -> Cluster:
+    """The cluster of a world; its checks are as active as in the world."""
+    return Cluster(
+        attrs.evolve(world, workloads={}),
+        {name: encode(queue) for name, queue in world.cluster_queues.items()},
+        {key: encode(local_queue) for key, local_queue in world.local_queues.items()},
+        {name: encode(check) for name, check in world.checks.items()},
+    )
+
+
+def job_of(workload: Workload, arrival: float, run_seconds: float, ran_seconds: float = 0.0) -> Job:
+    """A job that brings its Workload, with the quota that it holds.
+
+    Args:
+        workload: the object.
+        arrival: when it arrives in the simulation.
+        run_seconds: its total run time.
+        ran_seconds: how long it has run on arrival.
+    """
+    raw = encode(workload)
+    shapes = tuple(
+        PodShape(pod_set.count, (), pod_set.name, pod_set.min_count)
+        for pod_set in workload.spec.pod_sets
+    )
+    return Job(
+        name=workload.name,
+        arrival=arrival,
+        run_seconds=run_seconds,
+        pod_sets=shapes,
+        queue=workload.spec.queue_name,
+        namespace=workload.namespace,
+        priority=workload.spec.priority or 0,
+        workload=orjson.dumps(raw),
+        ran_seconds=ran_seconds,
+    )
+
+
+def run_time(workload: Workload) -> float | None:
+    """How long the last run of a finished Workload took; None if it never ran or has not
+    finished.
+    """
+    ended = conditions.since(workload.status.conditions, names.FINISHED)
+    since = conditions.since(workload.status.conditions, names.ADMITTED)
+    return None if ended is None or since is None else max(0.0, ended - since)
+
+
+# --------------------------------------------------------------------------------------------------
 
 RUNS = 200
 """The default number of simulations."""

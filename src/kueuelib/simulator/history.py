@@ -15,8 +15,7 @@ import attrs
 
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.simulator.figures import Level, jain, shown
-from kueuelib.simulator.listener import Listener
-from kueuelib.simulator.live import Live
+from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.meter import Meter
 
 FEWEST = 160

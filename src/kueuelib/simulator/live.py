@@ -1,8 +1,10 @@
-"""A job between its arrival and its end: its Workload and its progress."""
+"""A job between its arrival and its end, and what a simulation reports of it."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
+from typing import Any
 
 import attrs
 import orjson
@@ -12,7 +14,10 @@ from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey, ObjectMeta, format_time
 from kueuelib.api.workload import WorkloadSpec, WorkloadStatus
+from kueuelib.scheduler.decide.cycle import Admit
+from kueuelib.scheduler.decide.preemption.victims import Preemption
 from kueuelib.scheduler.quota.amounts import Amounts
+from kueuelib.simulator.cluster import Cluster
 from kueuelib.simulator.work import Job, PodShape
 
 
@@ -150,3 +155,57 @@ def _specs(
     if limit_seconds is not None:
         raw["maximumExecutionTimeSeconds"] = limit_seconds
     return raw, decode(WorkloadSpec, raw)
+
+
+# ---- what a simulation reports while it runs -----------------------------------------------------
+
+
+class Listener:
+    """Hears of everything that happens; a subclass takes what it needs.
+
+    All instants are seconds on the trace's clock, and never go back.
+    """
+
+    def arrived(self, live: Live, now: float) -> None:
+        """A job was submitted."""
+
+    def reserved(self, live: Live, admit: Admit | None, now: float) -> None:
+        """A job got quota: `live.usage` in `live.cluster_queue`.
+
+        `admit` is the decision; None for a job that had its quota before the simulation began.
+        """
+
+    def started(self, live: Live, now: float) -> None:
+        """A job was admitted, and runs."""
+
+    def preempted(self, live: Live, preemption: Preemption, now: float) -> None:
+        """A job has to leave so that another one gets quota."""
+
+    def released(self, live: Live, now: float) -> None:
+        """A job gives back `live.usage`: it ended, or was stopped and waits again."""
+
+    def ended(self, live: Live, end: str, now: float) -> None:
+        """A job is over; `end` says how."""
+
+    def cluster_changed(self, cluster: Cluster, now: float) -> None:
+        """The queues and flavors are others from now on."""
+
+    def rested(self, now: float, until: float) -> None:
+        """Nothing is left to do at `now`; nothing happens before `until`."""
+
+
+class Audience(Listener):
+    """Several listeners as one: each hears what it takes, in their order."""
+
+    def __init__(self, listeners: Iterable[Listener]) -> None:
+        members = tuple(listeners)
+        for name, nothing in vars(Listener).items():
+            if not name.startswith("_"):
+                hear = [getattr(one, name) for one in members]
+                takers = [one for one in hear if getattr(one, "__func__", None) is not nothing]
+                setattr(self, name, partial(_tell, takers))
+
+
+def _tell(takers: Iterable[Callable[..., None]], *what: Any) -> None:
+    for take in takers:
+        take(*what)

@@ -6,7 +6,9 @@ eviction  -> stops           stopped -> its quota is free
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import heapq
+import math
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import attrs
@@ -22,12 +24,9 @@ from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.events import Effects
 from kueuelib.scheduler.explain.world import World, difference
-from kueuelib.simulator.agenda import Agenda
 from kueuelib.simulator.changes import Change
 from kueuelib.simulator.cluster import Cluster
-from kueuelib.simulator.listener import Listener
-from kueuelib.simulator.live import Live, arriving
-from kueuelib.simulator.timing import Timing
+from kueuelib.simulator.live import Listener, Live, arriving
 from kueuelib.simulator.work import Job
 from kueuelib.workload import states
 from kueuelib.workload.around import surroundings
@@ -35,6 +34,59 @@ from kueuelib.workload.editing import set_condition, with_status
 from kueuelib.workload.life import LifeSettings
 from kueuelib.workload.next_step import next_step
 from kueuelib.workload.states import Phase
+
+# ---- the virtual time, and the planned events ----------------------------------------------------
+
+
+class Agenda:
+    """Planned events by time.
+
+    Attributes:
+        now: the virtual time.
+    """
+
+    def __init__(self) -> None:
+        self.now = -math.inf
+        self._planned: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = 0
+
+    def plan(self, at: float, act: Callable[[], None]) -> None:
+        """Plans an event; events at equal times happen in the order they were planned."""
+        self._number += 1
+        heapq.heappush(self._planned, (at, self._number, act))
+
+    @property
+    def next_at(self) -> float:
+        """The time of the next event; infinite if there is none."""
+        return self._planned[0][0] if self._planned else math.inf
+
+    def act(self) -> None:
+        """Executes the next event."""
+        _, _, act = heapq.heappop(self._planned)
+        act()
+
+
+# ---- the durations in a simulation besides run times ---------------------------------------------
+
+
+@attrs.frozen
+class Timing:
+    """The durations in a simulation besides run times.
+
+    Attributes:
+        stop_seconds: from the eviction of a running job until its quota is free.
+        ready_seconds: from admission until its pods are ready; matters with `waitForPodsReady`.
+        check_seconds: by AdmissionCheck, from the reservation until it is Ready; 0 for others.
+        cycle_seconds: cycles begin at whole multiples of this; 0: whenever there is work.
+    """
+
+    stop_seconds: float = 0.0
+    ready_seconds: float = 0.0
+    check_seconds: Mapping[str, float] = attrs.field(factory=dict)
+    cycle_seconds: float = 0.0
+
+
+# --------------------------------------------------------------------------------------------------
 
 DEACTIVATED = "deactivated"
 """The end of a job whose Workload was deactivated: a limit was reached, or a check rejected it."""

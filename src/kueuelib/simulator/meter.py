@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import heapq
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
@@ -13,14 +14,165 @@ from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import Obj
 from kueuelib.scheduler.decide.cycle import Admit
 from kueuelib.scheduler.decide.preemption.victims import Preemption
-from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.queue_spec import cohort_spec, queue_spec
 from kueuelib.simulator.cluster import Cluster
-from kueuelib.simulator.figures import Level, jain, shown
-from kueuelib.simulator.groups import GROUPS, Group
-from kueuelib.simulator.listener import Listener
-from kueuelib.simulator.live import Live
+from kueuelib.simulator.figures import Level, Spread, jain, shown
+from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.trace import Sizes
+
+# ---- the figures of groups of jobs ---------------------------------------------------------------
+
+GROUPS = ("cluster_queues", "local_queues", "priorities", "shapes", "sizes")
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+
+
+@attrs.define
+class Group:
+    """A group of jobs with a common property.
+
+    Attributes:
+        jobs: the number of arrivals.
+        started: how many of them started, without those that arrived with quota.
+        ends: how many ended, by kind of end.
+        wait: seconds from arrival to the first start.
+        slowdown: bounded slowdown of those that ended, without those that arrived with quota.
+        preemptions: how often they made room for others.
+        lost: seconds of work that had to be repeated.
+        used: by flavor and resource, the quota that they held, times seconds.
+    """
+
+    jobs: int = 0
+    started: int = 0
+    ends: Counter[str] = attrs.field(factory=Counter)
+    wait: Spread = attrs.field(factory=Spread)
+    slowdown: Spread = attrs.field(factory=Spread)
+    preemptions: int = 0
+    lost: float = 0.0
+    used: dict[FlavorResource, float] = attrs.field(factory=dict)
+
+    def hold(self, usage: Amounts, seconds: float) -> None:
+        """Counts the quota that a job held."""
+        for pair, amount in usage.items():
+            self.used[pair] = self.used.get(pair, 0.0) + amount * seconds
+
+    def figures(self, seconds: float) -> Obj:
+        """As JSON; times in seconds.
+
+        Args:
+            seconds: how long the simulation took.
+        """
+        wait: Obj = {name: self.wait.quantile(part) for name, part in QUANTILES.items()}
+        wait |= {"max": self.wait.most if self.wait.count else None, "mean": self.wait.mean}
+        slowdown: Obj = {name: self.slowdown.quantile(part) for name, part in QUANTILES.items()}
+        slowdown["mean"] = self.slowdown.mean
+        return {
+            "jobs": self.jobs,
+            "started": self.started,
+            "ended": dict(sorted(self.ends.items())),
+            "wait_seconds": wait,
+            "bounded_slowdown": slowdown,
+            "preemptions": self.preemptions,
+            "work_lost_seconds": self.lost,
+            "mean_use": {
+                str(pair): shown(pair.resource, area / seconds if seconds else 0.0)
+                for pair, area in sorted(self.used.items())
+            },
+        }
+
+
+# ---- the jobs that waited longest, and preemptions by ClusterQueue -------------------------------
+
+KEPT = 20
+"""The number of jobs that are kept."""
+MOST_TURNS = 200
+"""The maximum number of runs of a job that are kept; later ones are not."""
+
+
+@attrs.define
+class Longest(Listener):
+    """Keeps the jobs with the longest waits until their first start.
+
+    Jobs that arrived with quota are left out, because their wait is unknown.
+    """
+
+    _since: dict[str, float] = attrs.field(factory=dict, init=False)
+    _ran: dict[str, list[tuple[float, float]]] = attrs.field(factory=dict, init=False)
+    _heap: list[tuple[float, int, Obj]] = attrs.field(factory=list, init=False)
+    _seen: int = attrs.field(default=0, init=False)
+
+    def started(self, live: Live, now: float) -> None:
+        """Records the start of a run."""
+        self._since[live.workload.metadata.uid] = now
+
+    def released(self, live: Live, now: float) -> None:
+        """Records the run, if there was one."""
+        since = self._since.pop(live.workload.metadata.uid, None)
+        if since is not None:
+            turns = self._ran.setdefault(live.workload.metadata.uid, [])
+            if len(turns) < MOST_TURNS:
+                turns.append((since, now))
+
+    def ended(self, live: Live, end: str, now: float) -> None:
+        """Keeps the job if it waited long."""
+        self._keep(live, end, now, now)
+
+    def unfinished(self, lives: Iterable[Live], now: float) -> None:
+        """Adds the jobs that have not ended, with their waits so far."""
+        for live in lives:
+            self.released(live, now)
+            self._keep(live, "", None, now)
+
+    def _keep(self, live: Live, end: str, ended: float | None, now: float) -> None:
+        ran = self._ran.pop(live.workload.metadata.uid, [])
+        start = live.first_start
+        wait = (now if start is None else start) - live.arrived
+        least = self._heap[0][0] if len(self._heap) >= KEPT else 0.0
+        if live.given or wait <= least:
+            return
+        self._seen += 1
+        entry: Obj = {
+            "job": str(live.key),
+            "cluster_queue": live.cluster_queue,
+            "priority": live.job.priority,
+            "shape": live.job.shape,
+            "wait_seconds": wait,
+            "arrived": live.arrived,
+            "started": start,
+            "ended": ended,
+            "end": end,
+            "preemptions": live.preemptions,
+            "ran": ran,
+        }
+        heapq.heappush(self._heap, (wait, -self._seen, entry))
+        if len(self._heap) > KEPT:
+            heapq.heappop(self._heap)
+
+    def figures(self) -> list[Obj]:
+        """The jobs, the longest wait first."""
+        return [entry for _, _, entry in sorted(self._heap, key=lambda one: (-one[0], -one[1]))]
+
+
+@attrs.define
+class Rivals(Listener):
+    """Counts preemptions by the ClusterQueues on both sides."""
+
+    _count: Counter[tuple[str, str]] = attrs.field(factory=Counter, init=False)
+
+    def preempted(self, live: Live, preemption: Preemption, now: float) -> None:
+        """Counts a preemption."""
+        del now
+        self._count[preemption.cluster_queue, live.cluster_queue] += 1
+
+    def figures(self) -> Obj:
+        """By ClusterQueue of the preemptors, the number of victims by their ClusterQueue."""
+        by_preemptor: Obj = {}
+        for (by, whom), count in sorted(self._count.items()):
+            by_preemptor.setdefault(by, {})[whom] = count
+        return by_preemptor
+
+
+# --------------------------------------------------------------------------------------------------
 
 SHORTEST = 10.0
 """The shortest run time, in seconds, in the bounded slowdown."""

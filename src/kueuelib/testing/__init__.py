@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from kueuelib.testing.hostile import trial as trial
     from kueuelib.testing.job_adapter import JobAdapter as JobAdapter
     from kueuelib.testing.job_conformance import JobConformance as JobConformance
-    from kueuelib.testing.manager import queueing as queueing
+    from kueuelib.testing.operators import eventually as eventually
+    from kueuelib.testing.operators import queueing as queueing
     from kueuelib.testing.operators import running as running
+    from kueuelib.testing.operators import settled as settled
     from kueuelib.testing.preemption_conformance import (
         check_preemption_policy as check_preemption_policy,
     )
     from kueuelib.testing.processes import free_port as free_port
-    from kueuelib.testing.waiting import eventually as eventually
-    from kueuelib.testing.waiting import settled as settled
 else:
     from kueuelib.faces import lazily
 
@@ -52,10 +52,8 @@ else:
             "Trial create delete patch patch_status trial",
             "kueuelib.testing.job_adapter": "JobAdapter",
             "kueuelib.testing.job_conformance": "JobConformance",
-            "kueuelib.testing.operators": "running",
+            "kueuelib.testing.operators": "eventually queueing running settled",
             "kueuelib.testing.preemption_conformance": "check_preemption_policy",
             "kueuelib.testing.processes": "free_port",
-            "kueuelib.testing.manager": "queueing",
-            "kueuelib.testing.waiting": "eventually settled",
         },
     )

@@ -37,24 +37,22 @@ from kueuelib.jobs.contract.integration import Integration
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.testing.storm.bundled import BundledManager, JobProgram
 from kueuelib.testing.storm.draws import Draws
-from kueuelib.testing.storm.fork import apart
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws import Tolerance
 from kueuelib.testing.storm.profiles import Profile
-from kueuelib.testing.storm.program import Program
 from kueuelib.testing.storm.run import LIMIT, WATCHES
-from kueuelib.testing.storm.seed_plan import Report
-from kueuelib.testing.storm.theatre import LawBook
-from kueuelib.testing.storm.timeline import summary, timeline
-from kueuelib.testing.storm.tour import replay, shrunk, tour
-from kueuelib.testing.storm.trial import Objects, Trial
-from kueuelib.testing.storm.user_program import (
+from kueuelib.testing.storm.seed_plan import Report, summary, timeline
+from kueuelib.testing.storm.theatre import LawBook, Program
+from kueuelib.testing.storm.tour import apart, replay, shrunk, tour
+from kueuelib.testing.storm.trial import (
     ClusterState,
     CommitLaw,
     Function,
     GivenLaws,
     GivenProgram,
+    Objects,
     RestLaw,
+    Trial,
 )
 from kueuelib.testing.storm.users import Act, Scenario
 from kueuelib.testing.storm.users import acts as verbs

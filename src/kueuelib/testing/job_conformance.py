@@ -33,8 +33,7 @@ from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.webhooks.manifests import rbac_rules, webhook_entries
 from kueuelib.jobs.webhooks.rules import default_job, validate_job
 from kueuelib.testing.job_adapter import about, placed_parts
-from kueuelib.testing.job_edits import EditCases
-from kueuelib.testing.job_lives import LifeCases
+from kueuelib.testing.job_lives import EditCases, LifeCases
 
 
 class JobConformance(LifeCases, EditCases):

@@ -1,29 +1,307 @@
-"""Runs an operator against the API server of a test."""
+"""Runs an operator or the whole queueing system in a test, and waits for what they do."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+import gc
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextvars import Context, copy_context
 from functools import partial
 from types import MappingProxyType
+from typing import Any, TypeVar, overload
 
 import anyio
 
-from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
+from kueuelib.api.forms import Typed, raw_of, resource_of
+from kueuelib.api.kinds import CRDS, MANAGER_NAMESPACE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true, key_of
+from kueuelib.api.models import is_model
+from kueuelib.app.configuration import (
+    OFF,
+    Configuration,
+    Health,
+    Integrations,
+    LeaderElection,
+    Metrics,
+    Webhook,
+)
+from kueuelib.app.installation import Installation, install, resource_of_object
+from kueuelib.app.own_manifests import own_webhooks
+from kueuelib.app.own_process import assembler, own_configuration
+from kueuelib.app.wiring import Assemble, assemble_manager
+from kueuelib.checks.assembly import setup as setup_checks
+from kueuelib.checks.definition import Check
 from kueuelib.controllers.webhooks import by_url
-from kueuelib.errors import NotFound, TransportError
+from kueuelib.errors import ApiError, BadRequest, ConfigError, Invalid, NotFound, TransportError
+from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.contract.integration import Integration
+from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.manager import Manager
+from kueuelib.runtime.controller import OBSERVER
+from kueuelib.runtime.events import EventRecorder
+from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.hooks import definitions, hook_configurations
+from kueuelib.runtime.operator.repeats import LISTENER
 from kueuelib.runtime.operator.running import ServeOptions, assemble
 from kueuelib.runtime.operator.served import check_served
 from kueuelib.runtime.reading import read
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.testing.processes import free_port
-from kueuelib.testing.waiting import eventually, observed
+from kueuelib.workload.served import queueing_version
+
+# ---- waits for what an operator does, and says what it failed at if it does not ------------------
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Typed)
+PAUSE = 0.02
+"""Seconds between two looks."""
+
+
+class _Failures:
+    """What controllers failed at and have not done since."""
+
+    def __init__(self) -> None:
+        self._problems: dict[tuple[str, ObjectKey], str] = {}
+        self.repeated: dict[tuple[tuple[str, str], ObjectKey], str] = {}
+
+    def repeat(self, kind: Resource, key: ObjectKey, text: str) -> None:
+        """Learn that an object is reconciled again and again; no text when that has ended."""
+        self.repeated[kind.group_kind, key] = text
+
+    def note(self, controller: str, key: ObjectKey, problem: str) -> None:
+        """Learn how a reconciliation ended; the problem is empty when it did not fail."""
+        self._problems.pop((controller, key), None)
+        if problem:
+            self._problems[controller, key] = problem
+
+    @property
+    def last(self) -> str:
+        """The last one, in one line; empty when there is none."""
+        for (controller, key), problem in reversed(self._problems.items()):
+            return f"controller {controller} failed at {key} with {problem}"
+        return ""
+
+
+_OBSERVED: list[_Failures] = []
+"""One for each program that runs in this process."""
+
+
+@contextmanager
+def observed() -> Iterator[Context]:
+    """A context for tasks; `eventually` knows what their controllers fail at in this block."""
+    failures = _Failures()
+    context = copy_context()
+    context.run(OBSERVER.set, failures.note)
+    context.run(LISTENER.set, failures.repeat)
+    _OBSERVED.append(failures)
+    try:
+        yield context
+    finally:
+        _OBSERVED.remove(failures)
+
+
+@overload
+async def eventually(look: Callable[[], Awaitable[T | None]], within: float = 30.0) -> T: ...
+
+
+@overload
+async def eventually(look: Callable[[], T | None], within: float = 30.0) -> T: ...
+
+
+async def eventually(look: Callable[[], Any], within: float = 30.0) -> Any:
+    """Call a function until it returns something true, and return that.
+
+    Answers of the API server such as NotFound, and lost answers, count as not yet. Errors that a
+    retry cannot change are raised at once.
+
+    Args:
+        look: a function, or one that returns an awaitable.
+        within: seconds.
+
+    Raises:
+        AssertionError: it did not in time; the message has the last error or value, and the last
+            failure of a controller under `running` or `queueing`.
+        BadRequest: the server does not understand the call.
+        Invalid: the server does not accept the object.
+    """
+    __tracebackhide__ = True
+    end = asyncio.get_running_loop().time() + within
+    while True:
+        last: Any
+        try:
+            answer = look()
+            last = await answer if inspect.isawaitable(answer) else answer
+            if last:
+                return last
+        except (BadRequest, Invalid):
+            raise
+        except (ApiError, TransportError, _NotYet) as error:
+            last = error
+        if asyncio.get_running_loop().time() >= end:
+            seen = str(last) if isinstance(last, _NotYet) else repr(last)
+            raise AssertionError(
+                "; ".join([f"not within {within:g} s; at the end it was {seen}", *_last_failures()])
+            )
+        await asyncio.sleep(PAUSE)
+
+
+async def settled(client: Client, value: K, within: float = 30.0) -> K:
+    """Wait until an operator has dealt with an object, and return its newest state.
+
+    The operator has, if `status.observedGeneration` is the generation of the object or a later one,
+    which it is not as long as the reconciler fails. That of a built-in kind, such as a Deployment,
+    is written by its own controller, which says nothing about an operator: use `eventually`.
+
+    Args:
+        client: of the API server.
+        value: the object, as the server returned it from a write; also a model.
+        within: seconds.
+
+    Raises:
+        AssertionError: it has not; the message is that of `eventually`.
+        ConfigError: the class has no status, or one without `observed_generation`.
+    """
+    __tracebackhide__ = True
+    kind, key, wanted = client.of(type(value)), key_of(raw_of(value)), value.metadata.generation
+    subject = f"settled({type(value).__name__})"
+    if not hasattr(value, "status"):
+        raise ConfigError(
+            subject,
+            "the class has no field status",
+            "add `status: ConditionedStatus = ConditionedStatus()`, or wait with eventually()",
+        )
+    if value.status is not None and not hasattr(value.status, "observed_generation"):
+        raise ConfigError(
+            subject,
+            "its status has no observed_generation",
+            "extend ConditionedStatus, or wait with eventually()",
+        )
+
+    why = "no call of the reconciler has returned for it"
+    if is_model(value):
+        why = (
+            "of a built-in kind, its own controller writes that, and a reconciler does not; wait "
+            "for what the reconciler writes, with eventually()"
+        )
+
+    async def look() -> K:
+        newest = await kind.get(key)
+        status: Any = getattr(newest, "status", None)
+        observed = getattr(status, "observed_generation", None) or 0
+        if observed < wanted:
+            told = _repetition(resource_of(type(value)), key) or why
+            raise _NotYet(f"observedGeneration {observed} of {key}, not yet {wanted}: {told}")
+        return newest
+
+    return await eventually(look, within)
+
+
+class _NotYet(Exception):
+    """Says what is not yet as awaited."""
+
+
+def _last_failures() -> list[str]:
+    return [failures.last for failures in _OBSERVED if failures.last]
+
+
+def _repetition(kind: Resource, key: ObjectKey) -> str:
+    told = (each.repeated.get((kind.group_kind, key), "") for each in _OBSERVED)
+    return "; ".join(filter(None, told))
+
+
+# ---- runs the whole queueing system in a test, with the test's own job kinds and checks ----------
+
+DEADLINE = 60.0
+"""Seconds until the kinds must be served, and until everything must run."""
+
+
+@asynccontextmanager
+async def queueing(
+    client: Client, *own: Integration | type[GenericJob[Any]] | Check | str
+) -> AsyncIterator[None]:
+    """Install the queueing system, and run its manager until the block ends.
+
+    The block is entered once every part runs. There is no election, and only webhooks listen.
+
+    Args:
+        client: of the API server, for example the fixture `client`.
+        own: job kinds and admission checks, each with its own manager in addition to the bundled
+            one. The CRD of a job kind may be created before or inside the block. A name, such as
+            `pod`, enables a bundled kind besides Jobs.
+
+    Raises:
+        ConfigError: there is no bundled kind of that name.
+        Exception: the exception of a failed part, when the block ends.
+    """
+    names = tuple(each for each in own if isinstance(each, str))
+    installation = Installation(MANAGER_NAMESPACE, _url(port := free_port()), frameworks=names)
+    await install(client, installation, DEADLINE)
+    version = await queueing_version(client)
+    managers = [await _manager(client, _configuration(port, *names), version, assemble_manager)]
+    for each in own:
+        if isinstance(each, str):
+            continue
+        if isinstance(each, Check):
+            managers.append(_check_manager(client, version, each))
+            continue
+        kind = each if isinstance(each, Integration) else Integration.of(each)
+        port = free_port()
+        for hook in own_webhooks([kind], MANAGER_NAMESPACE, by_url(_url(port))):
+            await client.apply(resource_of_object(hook), hook)
+        base = own_configuration(_configuration(port), kind)
+        managers.append(await _manager(client, base, version, assembler(kind)))
+    with observed() as context:
+        programs = [asyncio.create_task(one.run(), context=context) for one in managers]
+        try:
+            await eventually(
+                lambda: all(one.ready for one in managers) or any(one.done() for one in programs),
+                DEADLINE,
+            )
+            if not any(one.done() for one in programs):
+                yield
+        finally:
+            for manager in managers:
+                manager.stop()
+            await asyncio.gather(*programs)
+            gc.unfreeze()  # the manager has set its caches aside
+
+
+def _url(port: int) -> str:
+    return f"https://127.0.0.1:{port}"
+
+
+def _configuration(port: int, *names: str) -> Configuration:
+    return Configuration(
+        integrations=Integrations((*Integrations().frameworks, *names)),
+        namespace=MANAGER_NAMESPACE,
+        webhook=Webhook(host="127.0.0.1", port=port),
+        leader_election=LeaderElection(leader_elect=False),
+        metrics=Metrics(bind_address=OFF),
+        health=Health(health_probe_bind_address=OFF),
+    )
+
+
+async def _manager(
+    client: Client, configuration: Configuration, version: str, assemble: Assemble
+) -> Manager:
+    manager, own = Manager(), Client(client.transport, field_manager="kueue")
+    await assemble(manager, configuration, own, Telemetry(), version, "queueing")
+    return manager
+
+
+def _check_manager(client: Client, version: str, check: Check) -> Manager:
+    manager, own = Manager(), Client(client.transport, field_manager=check.field_manager)
+    cache, recorder = Cache(own), EventRecorder(own, check.controller_name)
+    manager.add(Group.EVENTS, recorder, "event recorder")
+    setup_checks(manager, cache, own, recorder, [check], version=version)
+    manager.add(Group.CACHES, cache, "caches")
+    return manager
+
+
+# --------------------------------------------------------------------------------------------------
 
 _HOOKS = {each.kind: each for each in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)}
 RESTORE_TIMEOUT = 10.0

@@ -13,10 +13,8 @@ from dice import Dice, Family
 from kueuelib.errors import AlreadyExists, ApiError, Conflict, NotFound, ServerError
 from kueuelib.testing.storm.users import Act, Scenario, insist, meddle, perform, scenario
 from kueuelib.testing.storm.users.acts import ANSWER, RESTORE, VERBS
-from kueuelib.testing.storm.users.meddling import WAYS
-from kueuelib.testing.storm.users.performing import TRIES
-from kueuelib.testing.storm.users.queues import CLUSTER_QUEUES
-from kueuelib.testing.storm.users.trees import COHORTS
+from kueuelib.testing.storm.users.performing import TRIES, WAYS
+from kueuelib.testing.storm.users.queues import CLUSTER_QUEUES, COHORTS
 
 SEEDS = range(60)
 

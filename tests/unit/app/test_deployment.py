@@ -15,7 +15,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import Configuration, parse_configuration
 from kueuelib.app.dashboards import dashboard
 from kueuelib.app.deployment import CONFIGURATION, USER, Deployed, checked_image
-from kueuelib.app.installation import Installation, resource_of
+from kueuelib.app.installation import Installation, resource_of_object
 from kueuelib.cli.root import app
 from kueuelib.errors import ConfigError
 
@@ -54,7 +54,7 @@ def test_the_manifests_are_everything_that_a_manager_needs() -> None:
         assert kinds.count(kind) == count
     assert "ServiceMonitor" not in [obj["kind"] for obj in plan()]
     for obj in plan(service_monitor=True):
-        assert resource_of(obj).kind == obj["kind"]
+        assert resource_of_object(obj).kind == obj["kind"]
         assert obj["metadata"].get("namespace", "queues") == "queues"
 
 

@@ -22,7 +22,7 @@ from kueuelib.app.explaining.asking import Answer, ask, ask_about
 from kueuelib.app.explaining.manifests import parse_manifests
 from kueuelib.app.explaining.subject import Reference, parse_reference, workload_of
 from kueuelib.app.part_settings import job_settings
-from kueuelib.cli.explain.data import answer_data, to_json
+from kueuelib.cli.explain.command import answer_data, to_json
 from kueuelib.cli.explain.text import show
 from kueuelib.errors import ConfigError, Forbidden, KueuelibError, NotFound
 from kueuelib.jobs.contract.settings import JobSettings

@@ -10,7 +10,7 @@ from kueuelib.app.explaining.asking import ask
 from kueuelib.app.explaining.existing import ObjectNotFound
 from kueuelib.app.explaining.manifests import parse_manifests
 from kueuelib.app.explaining.subject import parse_reference
-from kueuelib.cli.explain.data import answer_data
+from kueuelib.cli.explain.command import answer_data
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.client import Client
 

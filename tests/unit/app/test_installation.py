@@ -11,7 +11,7 @@ from kueuelib.api import kinds
 from kueuelib.api.crd import all_crds
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.app.deployment import Deployed
-from kueuelib.app.installation import Installation, check_namespace, install, resource_of
+from kueuelib.app.installation import Installation, check_namespace, install, resource_of_object
 from kueuelib.controllers.webhooks import by_service, with_conversion
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ConfigError, Invalid
@@ -99,7 +99,7 @@ async def test_the_way_to_webhooks_may_be_somebody_elses(tmp_path: Path) -> None
                 for hook in obj["webhooks"]:
                     hook["clientConfig"]["caBundle"] = "Q0E="
                 await client.create(
-                    resource_of(obj), obj, field_manager="kubectl-client-side-apply"
+                    resource_of_object(obj), obj, field_manager="kubectl-client-side-apply"
                 )
             for installation, way in (
                 (Installation("kueue-system", URL), "url"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from kueuelib.cli.demo.screen import (
+from kueuelib.cli.demo.play import (
     PICTURE_WIDTH,
     QUIET_SECONDS,
     WIDE,

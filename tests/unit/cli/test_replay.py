@@ -11,7 +11,7 @@ import pytest
 
 from kueuelib.cli.replay.command import ReplayOptions, run
 from kueuelib.errors import ConfigError
-from kueuelib.recording.tape import RecordedEngine
+from kueuelib.recording.writer import RecordedEngine
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.testing.builders import (

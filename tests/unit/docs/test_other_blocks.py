@@ -19,10 +19,10 @@ from kueuelib.api.meta import Resource
 from kueuelib.app.configuration import KIND, V1BETA2, parse_configuration
 from kueuelib.cli.root import app
 from kueuelib.embedded import ApiServer
-from kueuelib.embedded.cel.conditions import compile_conditions, fulfilled
+from kueuelib.embedded.admission.hook_rules import compile_conditions, fulfilled
 from kueuelib.errors import ApiError, ConfigError
 from kueuelib.runtime import Client, kinds
-from kueuelib.simulator.faults import Faults
+from kueuelib.simulator.parsing import Faults
 from kueuelib.simulator.readers import synthetic
 from kueuelib.simulator.readers.source import Source
 
@@ -78,7 +78,7 @@ def check_file(found: dict[str, Any], path: Path) -> None:
     """
     if "arrivals" in found:
         path.write_text(yaml.safe_dump({**found, "jobs": 10}))
-        assert list(synthetic.read(path, Faults(), Source()))
+        assert list(synthetic.read_synthetic(path, Faults(), Source()))
         return
     try:
         parse_configuration({"apiVersion": V1BETA2, "kind": KIND, **found}, str(path))

@@ -17,7 +17,7 @@ from kueuelib.embedded.patching.apply import (
     apply_steps,
     track_steps,
 )
-from kueuelib.embedded.schema.builtin_schemas import builtin_node, custom_node
+from kueuelib.embedded.schema.messages import builtin_node, custom_node
 from kueuelib.embedded.schema.node import from_openapi
 from kueuelib.errors import BadRequest, Conflict
 

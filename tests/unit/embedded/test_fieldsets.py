@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from kueuelib.embedded.patching.compare import interleave, merge
 from kueuelib.embedded.patching.fieldsets import (
     Ambiguous,
     element,
     fields_of,
     from_fields_v1,
+    interleave,
+    merge,
     remove,
     show,
     to_fields_v1,
 )
-from kueuelib.embedded.schema.builtin_schemas import builtin_node
+from kueuelib.embedded.schema.messages import builtin_node
 from kueuelib.embedded.schema.node import ANYTHING
 
 POD = builtin_node("", "Pod")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.api.crd import all_crds
-from kueuelib.embedded.schema.builtin_schemas import builtin_node, custom_node
+from kueuelib.embedded.schema.messages import builtin_node, custom_node
 from kueuelib.embedded.schema.node import ListType, PatchStrategy, from_openapi
 from kueuelib.embedded.schema.structural import StructuralSchema
 

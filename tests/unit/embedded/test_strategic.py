@@ -6,8 +6,8 @@ import copy
 
 import pytest
 
-from kueuelib.embedded.patching.strategic import strategic_merge
-from kueuelib.embedded.schema.builtin_schemas import builtin_node
+from kueuelib.embedded.patches import strategic_merge
+from kueuelib.embedded.schema.messages import builtin_node
 from kueuelib.errors import ApiError
 
 POD = builtin_node("", "Pod")

@@ -13,9 +13,8 @@ import pytest
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import ConfigError
-from kueuelib.recording.reader import Begin, Notes, read
+from kueuelib.recording.reader import Begin, Notes, parts_of, read
 from kueuelib.recording.rerun import Rerun
-from kueuelib.recording.rotation import parts_of
 from kueuelib.recording.writer import Recorder, RecordingOptions
 from kueuelib.runtime.clock import SystemClock
 from kueuelib.scheduler import events

@@ -9,7 +9,7 @@ import pytest
 from kueuelib.api import names
 from kueuelib.api.meta import ObjectKey
 from kueuelib.recording.facts import fact_data
-from kueuelib.recording.pseudonyms import Pseudonyms
+from kueuelib.recording.writer import Pseudonyms
 from kueuelib.scheduler import events
 from kueuelib.scheduler.blockers import FlavorMissing
 from kueuelib.scheduler.object_reasons import (

@@ -8,7 +8,7 @@ import pytest
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.explaining.asking import Answer
-from kueuelib.cli.explain.data import answer_data
+from kueuelib.cli.explain.command import answer_data
 from kueuelib.cli.explain.text import show
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.budget import Budget

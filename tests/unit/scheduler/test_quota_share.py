@@ -9,7 +9,7 @@ import pytest
 
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.quota.weighted_share import share_of_cohort, share_of_queue
-from kueuelib.testing.scenario_facts import facts
+from kueuelib.testing.scenarios import facts
 
 
 def engine(

@@ -12,7 +12,7 @@ from kueuelib.scheduler.decide.turn_order import in_turn
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.settings import FairSharing, Settings
-from kueuelib.testing.scenario_facts import facts
+from kueuelib.testing.scenarios import facts
 
 FAIR = Settings(fair_sharing=FairSharing())
 

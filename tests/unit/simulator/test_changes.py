@@ -17,8 +17,7 @@ from kueuelib.cli.root import app
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.changes import AT_SECONDS, LOST_AT_SECONDS, course
 from kueuelib.simulator.driver import Driver, Timing
-from kueuelib.simulator.listener import Listener
-from kueuelib.simulator.live import Live
+from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.meter import Meter
 from kueuelib.simulator.trace import Trace
 from kueuelib.simulator.work import Job, pods

@@ -18,11 +18,9 @@ from kueuelib.api.codec import encode
 from kueuelib.api.meta import Obj
 from kueuelib.cli.root import app
 from kueuelib.errors import ConfigError
-from kueuelib.simulator.cluster import cluster_of, overlaid
-from kueuelib.simulator.default_cluster import default_cluster
+from kueuelib.simulator.cluster import cluster_of, default_cluster, overlaid
 from kueuelib.simulator.driver import Driver, Timing
-from kueuelib.simulator.listener import Listener
-from kueuelib.simulator.live import Live
+from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.trace import Trace
 from kueuelib.simulator.work import Job, pods
 from kueuelib.testing.builders import (

@@ -13,11 +13,9 @@ from kueuelib.simulator import meter as meters
 from kueuelib.simulator.cluster import cluster_of
 from kueuelib.simulator.driver import Driver
 from kueuelib.simulator.history import FEWEST, Historian
-from kueuelib.simulator.listener import Listener
-from kueuelib.simulator.live import Live
-from kueuelib.simulator.longest import Longest, Rivals
-from kueuelib.simulator.meter import OTHERS, Meter
-from kueuelib.simulator.tables import JobRows, QueueRows
+from kueuelib.simulator.live import Listener, Live
+from kueuelib.simulator.meter import OTHERS, Longest, Meter, Rivals
+from kueuelib.simulator.play import JobRows, QueueRows
 from kueuelib.simulator.trace import Trace
 from kueuelib.simulator.work import Job, pods
 from kueuelib.testing.builders import make_cluster_queue, make_flavor, make_local_queue

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from kueuelib.errors import ConfigError
-from kueuelib.simulator.faults import Faults
+from kueuelib.simulator.parsing import Faults
 from kueuelib.simulator.readers.formats import FORMATS, format_of
 from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.work import Job

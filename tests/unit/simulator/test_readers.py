@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kueuelib.errors import ConfigError
-from kueuelib.simulator.faults import Faults
+from kueuelib.simulator.parsing import Faults
 from kueuelib.simulator.readers.formats import FORMATS, format_of, reader
 from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.work import CPU, GPU, MEMORY, Job

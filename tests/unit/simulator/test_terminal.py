@@ -10,11 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from kueuelib.cli.root import app
-from kueuelib.cli.simulate import plots, progress
-from kueuelib.cli.simulate.plots import PLAIN, line
-from kueuelib.cli.simulate.progress import Progress
-from kueuelib.simulator.cluster import cluster_of
-from kueuelib.simulator.default_cluster import default_cluster
+from kueuelib.cli.simulate import command, text
+from kueuelib.cli.simulate.command import Progress
+from kueuelib.cli.simulate.text import PLAIN, line
+from kueuelib.simulator.cluster import cluster_of, default_cluster
 from kueuelib.simulator.driver import Driver
 from kueuelib.simulator.trace import Trace
 from kueuelib.simulator.work import Job, pods
@@ -29,7 +28,7 @@ class Terminal(io.StringIO):
 
 def shown(monkeypatch: pytest.MonkeyPatch, screen: io.StringIO) -> list[str]:
     monkeypatch.setattr("sys.stderr", screen)
-    monkeypatch.setattr(progress, "PAUSE", 0.0)
+    monkeypatch.setattr(command, "PAUSE", 0.0)
     with Trace(JOBS) as trace, Progress("baseline", trace) as listener:
         Driver(cluster_of(default_cluster(trace, {})), [listener]).run(trace)
     return screen.getvalue().split("\r\x1b[K")
@@ -70,7 +69,7 @@ def simulate(tmp_path: Path, *lines: str) -> str:
 
 
 def test_pictures_show_use_and_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plots, "WIDEST", 10)
+    monkeypatch.setattr(text, "WIDEST", 10)
     printed = simulate(tmp_path, "a,0,50,1,q", "b,50,50,1,q")
     rows = [re.split(" {2,}", row.rstrip()) for row in printed.splitlines()]
     assert ["default/cpu", "baseline", "▃▃▃▃▃▃▃▃▃▃", "up to 1 of 3"] in rows

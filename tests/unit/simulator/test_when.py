@@ -12,8 +12,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.app.explaining.when import When, when
 from kueuelib.cli.explain.when import lines, when_data
 from kueuelib.scheduler.explain.world import World
-from kueuelib.simulator.estimates import RunTimes, likeness
-from kueuelib.simulator.forecast import Forecast
+from kueuelib.simulator.forecast import Forecast, RunTimes, likeness
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,

@@ -20,8 +20,13 @@ from kueuelib.scheduler.policy import (
     Running,
 )
 from kueuelib.scheduler.settings import Settings
-from kueuelib.testing.preemption_conformance import BrokenLawError, check_preemption_policy
-from kueuelib.testing.preemption_worlds import START, Objects, random_world
+from kueuelib.testing.preemption_conformance import (
+    START,
+    BrokenLawError,
+    Objects,
+    check_preemption_policy,
+    random_world,
+)
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "preemption_policies"))
 

@@ -27,9 +27,7 @@ from kueuelib.scheduler.pending.workload_info import (
     missing_pods,
 )
 from kueuelib.scheduler.settings import DEFAULTS, Settings
-from kueuelib.simulator.estimates import RunTimes
-from kueuelib.simulator.forecast import RUNS, Forecast, Known, forecast
-from kueuelib.simulator.snapshot import run_time
+from kueuelib.simulator.forecast import RUNS, Forecast, Known, RunTimes, forecast, run_time
 from kueuelib.workload.life import LifeSettings
 
 WINDOW = 86400.0

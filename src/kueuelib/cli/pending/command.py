@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import anyio
@@ -18,13 +18,49 @@ from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.explaining.selection import Selection
 from kueuelib.app.explaining.waiting import Listing, Waiting, ahead, list_pending, with_change
 from kueuelib.app.running_configuration import given_configuration, running_configuration
-from kueuelib.cli.columns import Columns
 from kueuelib.cli.explain.changes import change_data, smallest_text
 from kueuelib.cli.progress import SEARCHING, Progress
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.connection import reached
+
+# ---- tables of plain columns, as kubectl prints them ---------------------------------------------
+
+GAP = 3
+
+
+class Columns:
+    """A table whose rows are printed one by one.
+
+    Args:
+        titles: of the columns.
+        rows: the cells that are known before; the last cells may still be missing, because the last
+            column is not padded.
+    """
+
+    def __init__(self, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        table = [titles, *map(_plain, rows)]
+        self._widths = [
+            max(len(row[number]) for row in table) + GAP for number in range(len(titles) - 1)
+        ]
+
+    def line(self, cells: Sequence[str]) -> str:
+        """A line with its line break.
+
+        Args:
+            cells: of one row, or the titles; an empty one is shown as `-`.
+        """
+        *padded, last = _plain(cells)
+        texts = (cell.ljust(width) for cell, width in zip(padded, self._widths, strict=True))
+        return "".join((*texts, last, "\n"))
+
+
+def _plain(cells: Sequence[str]) -> list[str]:
+    return [cell.replace("\n", " ") or "-" for cell in cells]
+
+
+# --------------------------------------------------------------------------------------------------
 
 TITLES = ("CLUSTERQUEUE", "PLACE", "NAMESPACE", "WORKLOAD", "PRIORITY", "AGE", "VERDICT", "WHY")
 WIDE = ("LOCALQUEUE", "OWNER", "MESSAGE")

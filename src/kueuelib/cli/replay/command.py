@@ -4,29 +4,253 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
+from typing import IO, Any
 
 import attrs
 import orjson
+from rich.table import Table
+from rich.text import Text
 
-from kueuelib.api.meta import format_micro_time
+from kueuelib.api import conditions, names
+from kueuelib.api.codec import encode
+from kueuelib.api.kueue import Workload, WorkloadStatus
+from kueuelib.api.meta import Obj, format_micro_time, format_time
 from kueuelib.app.recording import recorded_settings
-from kueuelib.cli.question import question
-from kueuelib.cli.replay.questions import answer
+from kueuelib.cli.question import answer, question
 from kueuelib.cli.replay.scenario import scenario_of
-from kueuelib.cli.replay.sides import show_difference, show_summary
-from kueuelib.cli.replay.what_if import simulate
+from kueuelib.cli.simulate.command import SimulateOptions, run_simulation
+from kueuelib.cli.terminal import terminal
 from kueuelib.errors import ConfigError
-from kueuelib.recording.history import Lives, Objects
+from kueuelib.recording.history import Lives, Objects, WorkloadHistory
 from kueuelib.recording.reader import Begin, FactLine, Line, Notes, read
 from kueuelib.recording.rerun import Difference, Rerun, event_of
 from kueuelib.recording.writer import WATCHES
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.settings import Settings
-from kueuelib.simulator.faults import BadValue
-from kueuelib.simulator.parsing import moment
+from kueuelib.simulator.forecast import RunTimes, objects_of
+from kueuelib.simulator.parsing import BadValue, moment
 from kueuelib.simulator.play import Question
+from kueuelib.simulator.readers.manifests import ARRIVAL_SECONDS, RUN_SECONDS
+
+# ---- the results of a replay in the terminal -----------------------------------------------------
+
+WIDTH = 160
+"""Columns if the output is not a terminal."""
+MOST_LINES = 40
+"""The maximum number of lines shown that both sides have in common."""
+
+
+def show_summary(rerun: Rerun, notes: Sequence[str], file: IO[str]) -> None:
+    """Prints that every plan was the recorded one."""
+    console = terminal(file, WIDTH)
+    facts, cycles = _count(rerun.facts, "fact"), _count(rerun.cycles, "cycle")
+    lives = "" if rerun.lives == 1 else f" of {rerun.lives} engines"
+    until = format_micro_time(rerun.at)
+    console.print(f"{facts} and {cycles}{lives}, until {until}", highlight=False)
+    if rerun.cycles:
+        text = f"Every plan is the recorded one; hash of all plans: {rerun.hash}"
+        console.print(text, highlight=False)
+    for note in notes:
+        console.print(f"Note: {note}", highlight=False, markup=False, soft_wrap=True)
+
+
+def show_difference(difference: Difference, rerun: Rerun, file: IO[str]) -> None:
+    """Prints the first plan that differs from the recorded one, next to the recorded one."""
+    console = terminal(file, WIDTH)
+    when = format_micro_time(difference.at)
+    text = (
+        f"Cycle {difference.cycle} at {when} ({difference.at!r}, {difference.where}): "
+        f"{difference.why}"
+    )
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("recorded", ratio=1, overflow="fold")
+    table.add_column("replayed", ratio=1, overflow="fold")
+    for left, right in _rows(list(_lines(difference.recorded)), list(_lines(difference.replayed))):
+        style = "" if left == right else "bold"
+        table.add_row(Text(left, style=style), Text(right, style=style))
+    console.print(table)
+    if rerun.in_the_middle is not None:
+        note = (
+            f"Note: the parts before {rerun.in_the_middle.file} are missing; what the engine knew "
+            "besides the objects is not known, and the difference may come from that"
+        )
+        console.print(note, highlight=False, markup=False, soft_wrap=True)
+
+
+def _rows(left: list[str], right: list[str]) -> Iterator[tuple[str, str]]:
+    """Both sides line by line: first the differences, then the common lines."""
+    mine, others = set(left), set(right)
+    only_left = [line for line in left if line not in others]
+    only_right = [line for line in right if line not in mine]
+    yield from zip_longest(only_left, only_right, fillvalue="")
+    both = [line for line in left if line in others]
+    yield from ((line, line) for line in both[:MOST_LINES])
+    if len(both) > MOST_LINES:
+        more = f"and {len(both) - MOST_LINES:,} more on both sides"
+        yield more, more
+    if left != right and not only_left and not only_right:
+        yield "in this order", "in another order"
+
+
+def _lines(plan: Obj) -> Iterator[str]:
+    """A plan in words, one decision per line."""
+    for key, queue, sets, admitted, borrowing in plan.get("admit", ()):
+        parts = "; ".join(map(_pods, sets))
+        later = "" if admitted else ", after its checks"
+        borrows = f", borrowing {borrowing} up" if borrowing else ""
+        yield f"admit {key} in {queue}: {parts}{later}{borrows}"
+    for key, victims in plan.get("preempt", ()):
+        for victim, why in victims:
+            yield f"preempt {victim} for {key}: {why}"
+    for key, queue, reason, requeue in plan.get("wait", ()):
+        yield f"wait {key} in {queue}: {reason} ({requeue})"
+
+
+def _pods(assignment: Sequence[Any]) -> str:
+    name, count, flavors = assignment
+    chosen = ", ".join(f"{resource} of {flavor}" for resource, flavor in flavors.items())
+    return f"{count} x {name} with {chosen}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+# ---- continues from a time of a recording with the same jobs under other rules, as input of ------
+# `simulate`.
+#
+# The run time of a job is known if it ended in the recording. For other jobs, the median of similar
+# jobs in the same queue is used, or the time that they have run at least, or that they may run at
+# most.
+
+SNAPSHOT, ARRIVALS, CONFIGURATION = "recorded.json", "recorded-later.json", "configuration.json"
+"""The files in the folder of the results: the objects at the time, later arrivals, the settings."""
+
+
+def simulate(
+    world: World,
+    lives: Lives,
+    at: float,
+    configuration: Obj,
+    policies: Sequence[Path],
+    output: Path,
+) -> int:
+    """Continues from a time with simulations, once without and once with each policy.
+
+    Args:
+        world: the objects at that time.
+        lives: what happened to the Workloads later.
+        at: the time, in seconds since the epoch.
+        configuration: the manager's, as recorded.
+        policies: files of objects that replace recorded ones.
+        output: the folder for the results.
+
+    Returns:
+        The exit code of `simulate`.
+
+    Raises:
+        ConfigError: nothing is left to simulate, or an argument or a file is not valid.
+    """
+    guess = _Guess(lives, at)
+    snapshot = [
+        _timed(encode(each), at, guess.seconds(lives.by_uid[each.uid]))
+        for each in world.workloads.values()
+        if each.spec.active and not _withdrawn(lives.by_uid[each.uid])
+    ]
+    later = [
+        _timed(encode(_fresh(past.first)), past.seen, guess.seconds(past))
+        for past in lives.by_uid.values()
+        if past.seen > at and past.first.spec.active and not _withdrawn(past)
+    ]
+    if not snapshot and not later:
+        fix = "give an earlier --until"
+        raise ConfigError("--with", f"there is no job at {format_time(at)} or later", fix)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        files = [
+            _write(output / SNAPSHOT, [*objects_of(world), *snapshot]),
+            *([_write(output / ARRIVALS, later)] if later else []),
+        ]
+        config = _write(output / CONFIGURATION, configuration) if configuration else None
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise ConfigError(str(output), problem, "give a folder that can be written") from error
+    withdrawn = sum(map(_withdrawn, lives.by_uid.values()))
+    if withdrawn:
+        sys.stderr.write(f"Left out: {withdrawn} that were deleted while they waited\n")
+    if guess.guessed:
+        sys.stderr.write(f"Run times assumed: {guess.guessed} of jobs that did not end\n")
+    return run_simulation(
+        SimulateOptions(
+            traces=files,
+            format="yaml",
+            cluster=None,
+            kubeconfig=None,
+            server_timeout=0.0,
+            policies=policies,
+            config=config,
+            output=output,
+            queue_by=None,
+            strict=False,
+            scale=1.0,
+            checks=(),
+            stop_seconds=0.0,
+            ready_seconds=0.0,
+            sample_seconds=60.0,
+            explain=(),
+        )
+    )
+
+
+class _Guess:
+    """Run times of jobs, and how often one had to be guessed."""
+
+    def __init__(self, lives: Lives, at: float) -> None:
+        self.guessed = 0
+        self._times = RunTimes()
+        self._end = max((past.ended or past.seen for past in lives.by_uid.values()), default=at)
+        for past in lives.by_uid.values():
+            if past.ran is not None:
+                self._times.add(past.workload, past.ran)
+
+    def seconds(self, past: WorkloadHistory) -> float:
+        if past.ran is not None:
+            return past.ran
+        self.guessed += 1
+        since = conditions.since(past.workload.status.conditions, names.ADMITTED)
+        least = 0.0 if since is None else max(0.0, self._end - since)
+        return max(least, self._times.middle(past.workload) or 0.0)
+
+
+def _withdrawn(past: WorkloadHistory) -> bool:
+    return past.ended is not None and past.ran is None
+
+
+def _fresh(workload: Workload) -> Workload:
+    """The Workload as it was created: without its status, and without its job, which is not
+    recorded.
+    """
+    meta = workload.metadata
+    labels = {name: value for name, value in meta.labels.items() if name != names.JOB_UID_LABEL}
+    meta = attrs.evolve(meta, labels=labels)
+    return attrs.evolve(workload, metadata=meta, status=WorkloadStatus())
+
+
+def _timed(raw: Obj, arrival: float, seconds: float) -> Obj:
+    notes = {ARRIVAL_SECONDS: repr(arrival), RUN_SECONDS: repr(seconds)}
+    return {**raw, "metadata": {**raw["metadata"], "annotations": notes}}
+
+
+def _write(path: Path, content: Any) -> Path:
+    path.write_bytes(orjson.dumps(content))
+    return path
+
+
+# --------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen

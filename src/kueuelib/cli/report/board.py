@@ -10,7 +10,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.app.explaining.waiting import Waiting, ahead
 from kueuelib.app.overview.gathering import Facts, explained, overview_of
 from kueuelib.app.overview.values import Overview
-from kueuelib.cli.report.content import VerifiedChange, View
+from kueuelib.cli.report.page import VerifiedChange, View
 from kueuelib.cli.report.parts import PageChange, Shown, change, shown
 from kueuelib.scheduler.explain.answer import Explanation, smallest_of
 

@@ -13,8 +13,7 @@ from kueuelib.app.explaining.waiting import ahead, with_change
 from kueuelib.app.overview.gathering import Facts, overview_of
 from kueuelib.app.running_configuration import given_configuration
 from kueuelib.cli.progress import SEARCHING, Progress
-from kueuelib.cli.report.content import VerifiedChange, View
-from kueuelib.cli.report.page import page
+from kueuelib.cli.report.page import VerifiedChange, View, page
 from kueuelib.cli.report.reading import read
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
@@ -56,7 +55,7 @@ def run(
     logs.configure("console", "warning")
     given = given_configuration(config)
     if serve:
-        from kueuelib.cli.report.live import run as run_live
+        from kueuelib.cli.report.serving import run as run_live
 
         most = IN_BACKGROUND if changes is None else changes
         return run_live(kubeconfig, given, namespace, most, server_timeout, port)

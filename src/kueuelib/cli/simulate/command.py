@@ -8,33 +8,88 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
+from typing import Self
 
 import attrs
 import orjson
 
 from kueuelib.api.meta import Obj
 from kueuelib.api.yaml_text import to_yaml
+from kueuelib.cli.progress import StatusLine
 from kueuelib.cli.question import question
-from kueuelib.cli.simulate import live
 from kueuelib.cli.simulate.earlier import CLUSTER, REPORT, RESULT, remove_earlier
-from kueuelib.cli.simulate.policies import Given, policies
-from kueuelib.cli.simulate.progress import Progress
+from kueuelib.cli.simulate.policies import Given, policies, read_cluster
 from kueuelib.cli.simulate.text import show, show_answers
 from kueuelib.errors import ConfigError
-from kueuelib.simulator.faults import BadValue, Faults
+from kueuelib.simulator.live import Listener, Live
+from kueuelib.simulator.lives import Timing
 from kueuelib.simulator.meter import quota_of
-from kueuelib.simulator.parsing import named, not_negative
+from kueuelib.simulator.parsing import BadValue, Faults, named, not_negative
 from kueuelib.simulator.play import Played, Policy, Question, play
 from kueuelib.simulator.readers.formats import format_of, reader
 from kueuelib.simulator.readers.manifests import objects_in
 from kueuelib.simulator.readers.source import Source
-from kueuelib.simulator.report.comparison import verdicts
+from kueuelib.simulator.report.comparison import KINDS, Run, verdicts
 from kueuelib.simulator.report.page import page
-from kueuelib.simulator.report.run import KINDS, Run
-from kueuelib.simulator.timing import Timing
 from kueuelib.simulator.trace import Sizes, Trace, sizes_of
 from kueuelib.simulator.work import Job
+
+# ---- shows the progress of a simulation on standard error, if that is a terminal -----------------
+
+PAUSE = 0.5
+"""Seconds between two lines."""
+
+
+class Progress(Listener):
+    """Shows virtual time, jobs and the estimated rest; a context manager.
+
+    Args:
+        name: of the run.
+        trace: what is simulated.
+    """
+
+    def __init__(self, name: str, trace: Trace) -> None:
+        self._name = name
+        self._trace = trace
+        self._line = StatusLine()
+        self._began = self._next = time.monotonic()
+        self._arrived = self._ended = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._line.clear()
+
+    def arrived(self, live: Live, now: float) -> None:
+        """Counts a job."""
+        del live, now
+        self._arrived += 1
+
+    def ended(self, live: Live, end: str, now: float) -> None:
+        """Counts a job."""
+        del live, end, now
+        self._ended += 1
+
+    def rested(self, now: float, until: float) -> None:
+        """Shows a line from time to time."""
+        del until
+        if not self._line.shows or time.monotonic() < self._next:
+            return
+        seconds = time.monotonic() - self._began
+        self._next = time.monotonic() + PAUSE
+        total, done = 2 * self._trace.count, self._arrived + self._ended
+        left = timedelta(seconds=round(seconds * (total - done) / done)) if done else "?"
+        passed = timedelta(seconds=round(now - (self._trace.first or 0.0)))
+        self._line.show(
+            f"{self._name}: {passed} simulated, {self._arrived:,} of {self._trace.count:,} jobs "
+            f"arrived, {self._ended:,} ended, about {left} left"
+        )
+
+
+# --------------------------------------------------------------------------------------------------
 
 FORMAT = 1
 """The version of `result.json`."""
@@ -83,7 +138,7 @@ class SimulateOptions:
     explain: Sequence[str]
 
 
-def run(options: SimulateOptions) -> int:
+def run_simulation(options: SimulateOptions) -> int:
     """Simulates, writes the files and prints the tables.
 
     Returns:
@@ -137,7 +192,7 @@ def _around(options: SimulateOptions) -> tuple[Given | None, list[str]]:
         if options.cluster is not None:
             problem = "cannot be combined with --cluster"
             raise ConfigError("--kubeconfig", problem, "give one of them")
-        objects, notes = live.read(options.kubeconfig, options.server_timeout)
+        objects, notes = read_cluster(options.kubeconfig, options.server_timeout)
         return Given(f"the cluster of {options.kubeconfig}", objects), notes
     if options.cluster is not None:
         return Given(str(options.cluster), objects_in(options.cluster)), []

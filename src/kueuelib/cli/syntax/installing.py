@@ -82,9 +82,9 @@ def uninstall(
     Waiting Jobs stay suspended, and waiting Pods stay gated. First stop any manager that runs
     elsewhere.
     """
-    from kueuelib.cli.uninstall import run
+    from kueuelib.cli.install import run_uninstall
 
-    run(kubeconfig, namespace, server_timeout, force=force, keep_kinds=keep_crds)
+    run_uninstall(kubeconfig, namespace, server_timeout, force=force, keep_kinds=keep_crds)
     return 0
 
 
@@ -92,9 +92,9 @@ def uninstall(
 @click.option("--output", type=FILE, help="Write one file per kind into this folder.")
 def crds(output: Path | None) -> int:
     """Print the CustomResourceDefinitions as YAML, or write them to a folder."""
-    from kueuelib.cli.crds import run
+    from kueuelib.cli.manifests import print_crds
 
-    run(output)
+    print_crds(output)
     return 0
 
 
@@ -128,9 +128,9 @@ def manifests(
 @click.option("--output", type=FILE, help="Write it to this file instead of standard output.")
 def dashboards(output: Path | None) -> int:
     """Print a Grafana dashboard for the metrics of the manager, as JSON."""
-    from kueuelib.cli.dashboards import run
+    from kueuelib.cli.manifests import print_dashboards
 
-    return run(output)
+    return print_dashboards(output)
 
 
 COMMANDS = (install, uninstall, crds, manifests, dashboards)

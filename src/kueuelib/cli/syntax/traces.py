@@ -186,7 +186,7 @@ def simulate(
     explained: tuple[str, ...],
 ) -> int:
     """Run a trace of jobs through the scheduler in virtual time, under any number of policies."""
-    from kueuelib.cli.simulate.command import SimulateOptions, run
+    from kueuelib.cli.simulate.command import SimulateOptions, run_simulation
 
     options = SimulateOptions(
         traces=traces,
@@ -206,7 +206,7 @@ def simulate(
         sample_seconds=sample_seconds,
         explain=explained,
     )
-    return run(options)
+    return run_simulation(options)
 
 
 COMMANDS = (record, replay, simulate)

@@ -1,25 +1,37 @@
-"""Role-based access control over the stored roles and bindings."""
+"""Role-based access control: stored and initial roles, aggregation, no escalation."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Any
+from importlib.resources import files
+from typing import Any, Final
 
 import attrs
 
 from kueuelib.api.kinds import SERVICE_ACCOUNTS
-from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.api.meta import Obj, ObjectKey, Resource, labels_of
+from kueuelib.embedded import failures
 from kueuelib.embedded.access.attributes import (
+    AUTHENTICATED,
     EVERYTHING,
     MASTERS,
+    UNAUTHENTICATED,
     AccessRule,
     Attributes,
     Decision,
 )
-from kueuelib.embedded.admission.plugin import Caller, Reader
+from kueuelib.embedded.admission.plugin import (
+    AdmissionPlugin,
+    AdmissionRequest,
+    Caller,
+    Operation,
+    Reader,
+)
 from kueuelib.embedded.committing import Commits
-from kueuelib.embedded.registry.kind import Kind
-from kueuelib.embedded.storage import Change
+from kueuelib.embedded.registry.kind import Kind, Registry
+from kueuelib.embedded.storage import Change, StaleWrite, Storage
+from kueuelib.machinery.selectors import from_label_selector
 
 RBAC = "rbac.authorization.k8s.io"
 CLUSTER_ROLES = Resource(RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False)
@@ -180,3 +192,237 @@ def _covers_path(pattern: str, path: str) -> bool:
     if pattern in ("*", path):
         return True
     return pattern.endswith("*") and path.startswith(pattern.rstrip("*"))
+
+
+# ---- prevents callers from granting permissions that they do not have themselves -----------------
+
+_COLLECTED = frozenset(("ownerReferences", "finalizers", "managedFields"))
+
+
+class Escalation(AdmissionPlugin):
+    """Checks writes of roles and bindings; `escalate` and `bind` permit exceptions.
+
+    Attributes:
+        rbac: the permissions of the caller; set once the service exists.
+    """
+
+    name = "RBAC"
+    rbac: Rbac | None = None
+
+    def handles(self, request: AdmissionRequest) -> bool:
+        """Changes of roles and bindings by callers with limited permissions."""
+        return (
+            request.resource.group == RBAC
+            and request.operation in (Operation.CREATE, Operation.UPDATE)
+            and MASTERS not in request.caller.groups
+        )
+
+    def validate(self, request: AdmissionRequest, reader: Reader) -> None:
+        """Refuses an escalation.
+
+        Raises:
+            Forbidden: the rules go beyond those of the caller.
+            NotFound: the role of a binding does not exist.
+        """
+        del reader
+        assert self.rbac is not None, "the plug-in is not in use yet"
+        new, old, namespace = request.new, request.old, request.key.namespace
+        if old is not None and _essence(new) == _essence(old):
+            return
+        if "roleRef" in new:
+            ref = new["roleRef"]
+            wish = _about("bind", ref, namespace)
+        else:
+            name = "" if old is None else request.key.name
+            ref = {"kind": request.resource.kind, "name": name}
+            wish = _about("escalate", ref, namespace)
+        if self.rbac.authorize(request.caller, wish).allowed:
+            return
+        rules = self.rbac.rules_of(ref, namespace) if "roleRef" in new else rules_in(new)
+        if rules is None:
+            raise failures.absent(request.resource.plural, ref["name"], RBAC)
+        held = self.rbac.rules(request.caller, namespace)
+        missing = [_shown(each) for rule in rules for each in _missing(rule, held)]
+        if missing:
+            groups = " ".join(f'"{each}"' for each in request.caller.groups)
+            raise request.refuse(
+                f'user "{request.caller.user}" (groups=[{groups}]) is attempting to grant RBAC '
+                "permissions not currently held:\n" + "\n".join(missing)
+            )
+        gathers = any((each or {}).get("aggregationRule") for each in (new, old))
+        if gathers and any(any(_missing(rule, held)) for rule in EVERYTHING):
+            raise request.refuse("must have cluster-admin privileges to use the aggregationRule")
+
+
+def _essence(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Everything but what a garbage collector changes, which makes no rule stronger."""
+    meta = {key: value for key, value in obj["metadata"].items() if key not in _COLLECTED}
+    return {**obj, "metadata": meta}
+
+
+def _about(verb: str, ref: Mapping[str, Any], namespace: str) -> Attributes:
+    plural = "roles" if ref.get("kind") == "Role" else "clusterroles"
+    return Attributes(verb, RBAC, plural, namespace=namespace, name=ref.get("name") or "")
+
+
+def _missing(rule: AccessRule, held: tuple[AccessRule, ...]) -> Iterator[AccessRule]:
+    """The smallest parts of a rule that the caller's rules do not cover."""
+    for verb in rule.verbs:
+        for path in rule.paths:
+            if not any(grants(each, Attributes(verb, path=path)) for each in held):
+                yield AccessRule((verb,), paths=(path,))
+        for group in rule.groups:
+            for resource in rule.resources:
+                for name in rule.names or ("",):
+                    plural, _, subresource = resource.partition("/")
+                    wish = Attributes(verb, group, plural, subresource, name=name)
+                    if not any(grants(each, wish) for each in held):
+                        names = (name,) if name else ()
+                        yield AccessRule((verb,), (group,), (resource,), names)
+
+
+def _shown(rule: AccessRule) -> str:
+    def texts(values: tuple[str, ...]) -> str:
+        return "[" + " ".join(f'"{each}"' for each in values) + "]"
+
+    if rule.paths:
+        return f"{{NonResourceURLs:{texts(rule.paths)}, Verbs:{texts(rule.verbs)}}}"
+    names = f", ResourceNames:{texts(rule.names)}" if rule.names else ""
+    return (
+        f"{{APIGroups:{texts(rule.groups)}, Resources:{texts(rule.resources)}{names}, "
+        f"Verbs:{texts(rule.verbs)}}}"
+    )
+
+
+# ---- the initial roles and bindings of every cluster with RBAC -----------------------------------
+
+BOOTSTRAP = "kubernetes.io/bootstrapping"
+AGGREGATE = f"{RBAC}/aggregate-to-"
+_READER: Final = "extension-apiserver-authentication"
+_WORDS: Final = {
+    "core": [""],
+    "RBAC": [RBAC],
+    "READ": ["get", "list", "watch"],
+    "WRITE": ["create", "delete", "deletecollection", "patch", "update"],
+    "HEALTH": ["/healthz", "/livez", "/readyz", "/version", "/version/"],
+    "ISSUER": ["/.well-known/openid-configuration", "/.well-known/openid-configuration/"],
+    "CORE": ["configmaps", "pods", "podtemplates", "secrets", "services", "serviceaccounts"],
+    "READABLE": [
+        *("configmaps", "pods", "podtemplates", "services", "serviceaccounts", "events"),
+        *("limitranges", "resourcequotas", "resourcequotas/status", "namespaces"),
+        *("namespaces/status", "pods/log", "pods/status"),
+    ],
+}
+_BOUND: Final = {
+    "cluster-admin": (MASTERS,),
+    "system:discovery": (AUTHENTICATED,),
+    "system:public-info-viewer": (AUTHENTICATED, UNAUTHENTICATED),
+    "system:basic-user": (AUTHENTICATED,),
+    "system:service-account-issuer-discovery": ("system:serviceaccounts",),
+}
+
+
+def _object(kind: str, name: str, **more: Any) -> Obj:
+    notes, labels = {f"{RBAC}/autoupdate": "true"}, {BOOTSTRAP: "rbac-defaults"}
+    meta = {"name": name, "labels": labels, "annotations": notes}
+    return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": meta, **more}
+
+
+def _rule(groups: str, names: str, verbs: str) -> Obj:
+    words = [
+        [inner for word in part.split() for inner in _WORDS.get(word, [word])]
+        for part in (groups, names, verbs)
+    ]
+    if words[0] == ["url"]:
+        return {"nonResourceURLs": words[1], "verbs": words[2]}
+    return dict(zip(("apiGroups", "resources", "verbs"), words, strict=True))
+
+
+def _roles() -> Iterator[Obj]:
+    role: Obj = {}
+    text = files("kueuelib.embedded.access").joinpath("roles.txt").read_text("ascii")
+    for line in filter(lambda line: not line.startswith("#"), text.splitlines()):
+        if line.startswith(" "):
+            role["rules"].append(_rule(*line.split(" : ")))
+            continue
+        name, *ways = line.split()
+        role = _object("ClusterRole", name, rules=[])
+        for way, _, other in (each.partition(":") for each in ways):
+            label = {f"{AGGREGATE}{other}": "true"}
+            if way == "into":
+                role["metadata"]["labels"] |= label
+            else:
+                role["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": label}]}
+        yield role
+
+
+def default_roles() -> list[Obj]:
+    """Roles first, then bindings."""
+    read = _rule("core", "configmaps", "READ") | {"resourceNames": [_READER]}
+    reader = _object("Role", f"{_READER}-reader", rules=[read])
+    reader["metadata"]["namespace"] = "kube-system"
+    bindings = [
+        _object(
+            "ClusterRoleBinding",
+            role,
+            roleRef={"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+            subjects=[{"apiGroup": RBAC, "kind": "Group", "name": group} for group in groups],
+        )
+        for role, groups in _BOUND.items()
+    ]
+    return [*_roles(), reader, *bindings]
+
+
+# ---- aggregated ClusterRoles, whose rules follow the roles that their selectors match ------------
+
+
+class RoleAggregation:
+    """Updates aggregated ClusterRoles soon after every change of a role."""
+
+    def __init__(self, storage: Storage, registry: Registry, commits: Commits) -> None:
+        self._storage = storage
+        self._registry = registry
+        self._commits = commits
+        self._handle: asyncio.Handle | None = None
+        commits.listen(self._notice)
+
+    def close(self) -> None:
+        """Stops."""
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+
+    def _notice(self, kind: Kind, _: Change) -> None:
+        if (kind.group, kind.kind) == CLUSTER_ROLES.group_kind and self._handle is None:
+            self._handle = asyncio.get_running_loop().call_soon(self.refresh)
+
+    def refresh(self) -> None:
+        """Writes outdated rules."""
+        self._handle = None
+        kind = self._registry.by_plural(CLUSTER_ROLES.group, CLUSTER_ROLES.plural)
+        assert kind is not None
+        table = self._storage.table(kind.table)
+        entries = list(table.entries())
+        roles = [entry.obj() for entry in entries]
+        for entry, role in zip(entries, roles, strict=True):
+            if not role.get("aggregationRule") or role["metadata"].get("deletionTimestamp"):
+                continue
+            rules = _aggregated(role, roles)
+            if rules == (role.get("rules") or []):
+                continue
+            try:
+                self._commits.put(kind, entry.key, role | {"rules": rules}, entry)
+            except StaleWrite as error:
+                raise AssertionError("nothing was awaited since the entry was read") from error
+
+
+def _aggregated(role: Obj, roles: list[Obj]) -> list[dict[str, Any]]:
+    rules: list[dict[str, Any]] = []
+    for raw in role["aggregationRule"].get("clusterRoleSelectors") or ():
+        selector = from_label_selector(raw)
+        for other in roles:
+            if other["metadata"]["name"] == role["metadata"]["name"]:
+                continue
+            if selector.matches(labels_of(other)):
+                rules += [rule for rule in other.get("rules") or () if rule not in rules]
+    return rules

@@ -12,7 +12,7 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.access.attributes import AccessRule, Attributes, Authorizer
 from kueuelib.embedded.access.tokens import ISSUER, Verified
 from kueuelib.embedded.admission.plugin import Caller
-from kueuelib.embedded.builtins.raw import section
+from kueuelib.embedded.builtins.fields import section
 from kueuelib.errors import BadRequest, FieldError
 
 KINDS: Mapping[str, tuple[str, str]] = {

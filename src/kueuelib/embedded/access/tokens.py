@@ -25,8 +25,7 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.access.attributes import AUTHENTICATED
 from kueuelib.embedded.access.rbac import ACCOUNT_PREFIX
 from kueuelib.embedded.admission.plugin import Caller, Reader
-from kueuelib.embedded.builtins.fields import invalid
-from kueuelib.embedded.builtins.raw import section
+from kueuelib.embedded.builtins.fields import invalid, section
 from kueuelib.errors import BadRequest, Conflict
 from kueuelib.runtime.authority import pem_of
 

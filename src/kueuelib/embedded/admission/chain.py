@@ -9,8 +9,7 @@ import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded.admission.plugin import AdmissionPlugin, AdmissionRequest
-from kueuelib.embedded.registry.kind import Kind
-from kueuelib.embedded.registry.registry import Registry
+from kueuelib.embedded.registry.kind import Kind, Registry
 from kueuelib.embedded.storage import Storage
 
 

@@ -12,8 +12,7 @@ import aiohttp
 import orjson
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.admission.dialling import Contexts, service_session
-from kueuelib.embedded.admission.services import Services
+from kueuelib.embedded.admission.dialling import Contexts, Services, service_session
 from kueuelib.embedded.conversion import HookFailed
 
 ANSWER_LIMIT = 16 * 2**20

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.builtins.raw import listed, section, setdefault, subobject
+from kueuelib.embedded.builtins.fields import listed, section, setdefault, subobject
 from kueuelib.embedded.builtins.resources import CONTAINER_LISTS, containers_of
 
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"

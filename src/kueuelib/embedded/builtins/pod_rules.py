@@ -1,21 +1,165 @@
-"""The server's strategy for pods."""
+"""The server's strategy for pods and their subresources, and its plug-ins for new pods."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, format_time
-from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
-from kueuelib.embedded.builtins.fields import forbidden, invalid, required, unchanged
-from kueuelib.embedded.builtins.pod_parts import PARTS, keep_to_part, validate_part
-from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
-from kueuelib.embedded.builtins.pod_warnings import name_warnings, spec_warnings
-from kueuelib.embedded.builtins.raw import keep, listed, meaning, section
+from kueuelib.embedded.admission.plugin import (
+    AdmissionPlugin,
+    AdmissionRequest,
+    KindRules,
+    Operation,
+    Reader,
+)
+from kueuelib.embedded.builtins.fields import (
+    duplicate,
+    forbidden,
+    invalid,
+    keep,
+    listed,
+    meaning,
+    required,
+    section,
+    setdefault,
+    unchanged,
+)
+from kueuelib.embedded.builtins.pod_spec import (
+    NOT_READY,
+    UNREACHABLE,
+    name_warnings,
+    spec_warnings,
+    validate_pod_spec,
+)
 from kueuelib.embedded.builtins.resources import CONTAINER_LISTS, qos_class
 from kueuelib.embedded.decoding import copy_json
-from kueuelib.embedded.schema.internal import difference
+from kueuelib.embedded.schema.written import difference, set_defaults
 from kueuelib.errors import FieldError
+
+# ---- subresources that change a part of a pod: `ephemeralcontainers` and `resize` ----------------
+
+EPHEMERAL = "ephemeralcontainers"
+RESIZE = "resize"
+PARTS = (EPHEMERAL, RESIZE)
+_NOT_EPHEMERAL = ("lifecycle", "livenessProbe", "ports", "readinessProbe", "startupProbe")
+
+
+def keep_to_part(new: Obj, old: Obj, subresource: str) -> None:
+    """Keeps everything of the old pod except the part of the subresource."""
+    rest: Obj = copy_json(old)
+    if "managedFields" in new["metadata"]:
+        rest["metadata"]["managedFields"] = new["metadata"]["managedFields"]
+    if "resourceVersion" in new["metadata"]:
+        rest["metadata"]["resourceVersion"] = new["metadata"]["resourceVersion"]
+    spec, wanted = rest["spec"], section(new, "spec")
+    if subresource == EPHEMERAL:
+        spec.pop("ephemeralContainers", None)
+        if listed(wanted, "ephemeralContainers"):
+            spec["ephemeralContainers"] = wanted["ephemeralContainers"]
+            set_defaults("core.Pod", rest)
+    else:
+        for key in ("containers", "initContainers"):
+            resources = {each.get("name"): each.get("resources") for each in listed(wanted, key)}
+            for container in listed(spec, key):
+                if resources.get(container["name"]) is not None:
+                    container["resources"] = resources[container["name"]]
+    new.clear()
+    new.update(rest)
+
+
+def validate_part(new: Obj, old: Obj, subresource: str) -> list[FieldError]:
+    """The broken rules of a change through one of the subresources."""
+    spec, before = section(new, "spec"), section(old, "spec")
+    if subresource == EPHEMERAL:
+        return _validate_ephemeral(spec, before)
+    if spec == before:
+        return []
+    errors = validate_pod_spec(spec, "spec")
+    was = section(old, "status").get("qosClass") or qos_class(before)
+    if not errors and qos_class(spec) != was:
+        text = "Pod QOS Class may not change as a result of resizing"
+        errors.append(invalid("spec", was, text))
+    return errors
+
+
+def _validate_ephemeral(spec: Mapping[str, Any], before: Mapping[str, Any]) -> list[FieldError]:
+    path = "spec.ephemeralContainers"
+    errors = []
+    names = {
+        each.get("name") for key in ("containers", "initContainers") for each in listed(spec, key)
+    }
+    by_name = {each.get("name"): each for each in listed(spec, "ephemeralContainers")}
+    for i, container in enumerate(listed(spec, "ephemeralContainers")):
+        if container.get("name") in names:
+            errors.append(duplicate(f"{path}[{i}].name", container.get("name")))
+        names.add(container.get("name"))
+        text = "cannot be set for an Ephemeral Container"
+        set_ = [key for key in _NOT_EPHEMERAL if container.get(key)]
+        set_ += ["resources"] * bool(container.get("resources"))
+        errors += [forbidden(f"{path}[{i}].{key}", text) for key in sorted(set_)]
+    for old in listed(before, "ephemeralContainers"):
+        kept = by_name.get(old["name"])
+        if kept != old:
+            what = "removed" if kept is None else "changed"
+            text = f'existing ephemeral containers "{old["name"]}" may not be {what}\n'
+            errors.append(forbidden(path, text))
+    return errors
+
+
+# ---- adds a service account and the usual tolerations to every new pod ---------------------------
+
+
+class ServiceAccountPlugin(AdmissionPlugin):
+    """Names the service account `default` in pods that name none; no token is mounted."""
+
+    name = "ServiceAccount"
+    resources = (PODS,)
+
+    def admit(self, request: AdmissionRequest, reader: Reader) -> None:
+        """Sets both fields that carry the name."""
+        del reader
+        spec = request.new["spec"]
+        if not spec.get("serviceAccountName"):
+            spec["serviceAccountName"] = "default"
+        setdefault(spec, "serviceAccount", spec["serviceAccountName"])
+
+
+class TolerationPlugin(AdmissionPlugin):
+    """Lets pods stay for five minutes on lost nodes."""
+
+    name = "DefaultTolerationSeconds"
+    resources = (PODS,)
+    operations = (Operation.CREATE, Operation.UPDATE)
+
+    def admit(self, request: AdmissionRequest, reader: Reader) -> None:
+        """Adds the tolerations."""
+        del reader
+        tolerate_unready_nodes(request.new["spec"])
+
+
+def tolerate_unready_nodes(spec: Obj, seconds: int = 300) -> None:
+    """Adds the tolerations that every new pod gets, unless it has its own for these taints."""
+    present = listed(spec, "tolerations")
+    added = [
+        {"key": name, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+        for name in (NOT_READY, UNREACHABLE)
+        if not _mentions(present, name)
+    ]
+    if added:
+        spec["tolerations"] = [*present, *added]
+
+
+def _mentions(tolerations: Iterable[Obj], key: str) -> bool:
+    return any(
+        (not toleration.get("key") or toleration["key"] == key)
+        and toleration.get("effect") in (None, "", "NoExecute")
+        for toleration in tolerations
+    )
+
+
+# --------------------------------------------------------------------------------------------------
 
 _SPEC_TEXT = (
     "pod updates may not change fields other than `spec.containers[*].image`,"

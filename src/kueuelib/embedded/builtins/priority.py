@@ -14,8 +14,7 @@ from kueuelib.embedded.admission.plugin import (
     Operation,
     Reader,
 )
-from kueuelib.embedded.builtins.fields import forbidden, unchanged
-from kueuelib.embedded.builtins.raw import section
+from kueuelib.embedded.builtins.fields import forbidden, section, unchanged
 from kueuelib.embedded.builtins.rule_table import check
 from kueuelib.errors import FieldError
 

@@ -8,9 +8,8 @@ from typing import Any
 
 from kueuelib.api.meta import Obj
 from kueuelib.api.quantity import Quantity
-from kueuelib.embedded.builtins import naming
-from kueuelib.embedded.builtins.fields import NON_NEGATIVE, invalid, required
-from kueuelib.embedded.builtins.raw import listed, section
+from kueuelib.embedded.builtins.fields import NON_NEGATIVE, invalid, listed, required, section
+from kueuelib.embedded.builtins.metadata import qualified_name
 from kueuelib.errors import FieldError, InvalidQuantity
 
 CONTAINER_LISTS = ("containers", "initContainers", "ephemeralContainers")
@@ -51,7 +50,7 @@ def parsed(amounts: Mapping[str, Any]) -> dict[str, Quantity]:
 
 
 def _name_errors(name: str, path: str) -> list[FieldError]:
-    texts = naming.qualified_name(name)
+    texts = qualified_name(name)
     if "/" not in name and name not in STANDARD and not name.startswith(HUGE_PAGES):
         texts += [] if texts else ["must be a standard resource type or fully qualified"]
         texts.append("must be a standard resource for containers")

@@ -15,7 +15,6 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.builtins import naming
 from kueuelib.embedded.builtins.fields import (
     duplicate,
     forbidden,
@@ -24,8 +23,16 @@ from kueuelib.embedded.builtins.fields import (
     not_supported,
     required,
 )
-from kueuelib.embedded.builtins.metadata import validate_labels
-from kueuelib.embedded.schema.internal import as_given, internal
+from kueuelib.embedded.builtins.metadata import (
+    label,
+    label_value,
+    path_segment,
+    port_name,
+    qualified_name,
+    subdomain,
+    validate_labels,
+)
+from kueuelib.embedded.schema.written import as_given, internal
 from kueuelib.errors import FieldError
 
 NO_IP: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
@@ -178,7 +185,7 @@ def _between(at: ValuePlace, limits: str) -> BrokenRules:
 
 def _port(at: ValuePlace, _: str) -> BrokenRules:
     if isinstance(at.value, str):
-        return [invalid(at.path, at.value, why) for why in naming.port_name(at.value)]
+        return [invalid(at.path, at.value, why) for why in port_name(at.value)]
     if 0 < (at.value or 0) <= _LAST_PORT:
         return []
     return [invalid(at.path, at.value or 0, f"must be between 1 and {_LAST_PORT}, inclusive")]
@@ -266,13 +273,13 @@ CHECKS: Final[Mapping[str, Check]] = {
         required(f"{at.path}[{i}]") for i, each in enumerate(at.value) if not each
     ],
     "labels": lambda at, _: validate_labels(at.value, at.path),
-    "label": _is(naming.label),
-    "segment": _is(naming.path_segment),
-    "subdomain": _is(naming.subdomain),
-    "wildcard": _is(lambda text: naming.subdomain(text.removeprefix("*."))),
-    "qualified": _is(naming.qualified_name),
-    "label_value": _is(naming.label_value),
-    "port_name": _is(naming.port_name),
+    "label": _is(label),
+    "segment": _is(path_segment),
+    "subdomain": _is(subdomain),
+    "wildcard": _is(lambda text: subdomain(text.removeprefix("*."))),
+    "qualified": _is(qualified_name),
+    "label_value": _is(label_value),
+    "port_name": _is(port_name),
     "ip": _is(ip_rule),
     "outside": _is(_outside),
     "trimmed": _is(

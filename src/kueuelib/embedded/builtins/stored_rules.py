@@ -9,32 +9,103 @@ import attrs
 
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
-from kueuelib.embedded.builtins.config_rules import (
+from kueuelib.embedded.builtins.core_rules import (
     check_changed_secret,
     check_config_map,
+    check_event,
     check_frozen,
     check_secret,
     keep_type,
 )
-from kueuelib.embedded.builtins.core_rules import check_event
-from kueuelib.embedded.builtins.cron_rules import schedule, time_zone
 from kueuelib.embedded.builtins.defaults import RBAC, TEMPLATE_GENERATION
-from kueuelib.embedded.builtins.endpoint_rules import ENDPOINT_CHECKS, check_ingress, check_slice
-from kueuelib.embedded.builtins.fields import forbidden, immutable
-from kueuelib.embedded.builtins.job_spec import validate_job_template
-from kueuelib.embedded.builtins.limit_range import LIMIT_CHECKS
-from kueuelib.embedded.builtins.pod_warnings import spec_warnings
-from kueuelib.embedded.builtins.quota_rules import (
+from kueuelib.embedded.builtins.fields import (
+    forbidden,
+    immutable,
+    invalid,
+    listed,
+    required,
+    section,
+    setdefault,
+    subobject,
+)
+from kueuelib.embedded.builtins.job_rules import schedule, time_zone, validate_job_template
+from kueuelib.embedded.builtins.limit_range import (
+    LIMIT_CHECKS,
     check_changed_quota,
     check_quota,
     check_runtime_class,
 )
-from kueuelib.embedded.builtins.raw import section, setdefault, subobject
-from kueuelib.embedded.builtins.rbac_rules import check_binding, check_rebinding, check_role
+from kueuelib.embedded.builtins.pod_spec import spec_warnings
 from kueuelib.embedded.builtins.rule_table import check, kinds_with_rules
+from kueuelib.embedded.builtins.service_rules import ENDPOINT_CHECKS, check_ingress, check_slice
 from kueuelib.embedded.builtins.volume_rules import check_changed_volume, check_volume
-from kueuelib.embedded.builtins.workloads import in_order, validate_template, validate_workload
+from kueuelib.embedded.builtins.workloads import (
+    in_order,
+    selects,
+    validate_template,
+    validate_workload,
+)
 from kueuelib.errors import FieldError
+
+# ---- the server's strategies for roles and bindings ----------------------------------------------
+
+
+def check_role(obj: Obj) -> list[FieldError]:
+    """Check the rules of a Role or ClusterRole, and its aggregation."""
+    namespaced = obj["kind"] == "Role"
+    errors: list[FieldError] = []
+    for i, rule in enumerate(listed(obj, "rules")):
+        errors += _validate_rule(rule, f"rules[{i}]", namespaced=namespaced)
+    aggregation = obj.get("aggregationRule")
+    if aggregation is not None and not namespaced:
+        errors += _validate_aggregation(aggregation, "aggregationRule.clusterRoleSelectors")
+    return errors
+
+
+def _validate_rule(rule: Mapping[str, Any], path: str, *, namespaced: bool) -> list[FieldError]:
+    errors = check("PolicyRule", rule, path)
+    urls = list(listed(rule, "nonResourceURLs"))
+    if urls:
+        where = f"{path}.nonResourceURLs"
+        if namespaced:
+            text = "namespaced rules cannot apply to non-resource URLs"
+            errors.append(invalid(where, urls, text))
+        if any(listed(rule, key) for key in ("apiGroups", "resources", "resourceNames")):
+            text = "rules cannot apply to both regular resources and non-resource URLs"
+            errors.append(invalid(where, urls, text))
+    return errors
+
+
+def _validate_aggregation(aggregation: Mapping[str, Any], path: str) -> list[FieldError]:
+    selectors = listed(aggregation, "clusterRoleSelectors")
+    if not selectors:
+        text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        return [required(path, text)]
+    return [
+        invalid(f"{path}[{i}]", None, "invalid label selector.")
+        for i, selector in enumerate(selectors)
+        if selects(selector, {}) is None
+    ]
+
+
+def check_binding(obj: Obj) -> list[FieldError]:
+    """Check the role of a binding, and its subjects."""
+    scope = "" if obj["kind"] == "RoleBinding" else "Cluster"
+    errors = check(f"{scope}RoleRef", section(obj, "roleRef"), "roleRef")
+    return errors + check(f"{scope}Subject", listed(obj, "subjects"), "subjects")
+
+
+def check_rebinding(obj: Obj, old: Obj) -> list[FieldError]:
+    """Check that the role of a binding does not change."""
+    ref = section(obj, "roleRef")
+    if ref == section(old, "roleRef"):
+        return []
+    keys = (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
+    shown = {name: ref.get(key) or "" for name, key in keys}
+    return [invalid("roleRef", shown, "cannot change roleRef")]
+
+
+# --------------------------------------------------------------------------------------------------
 
 Check = Callable[[Obj], list[FieldError]]
 

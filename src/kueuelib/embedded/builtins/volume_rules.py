@@ -7,10 +7,17 @@ from typing import Any, Final
 
 from kueuelib.api.meta import Obj
 from kueuelib.api.quantity import Quantity
-from kueuelib.embedded.builtins.fields import forbidden, immutable, invalid, not_supported, required
-from kueuelib.embedded.builtins.raw import listed, section
+from kueuelib.embedded.builtins.fields import (
+    forbidden,
+    immutable,
+    invalid,
+    listed,
+    not_supported,
+    required,
+    section,
+)
 from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace, check
-from kueuelib.embedded.schema.internal import difference, internal
+from kueuelib.embedded.schema.written import difference, internal
 from kueuelib.errors import FieldError
 
 _CLAIM_TEXT: Final = (

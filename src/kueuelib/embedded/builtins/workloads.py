@@ -12,16 +12,17 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins.fields import (
     forbidden,
     invalid,
+    listed,
     non_negative,
     not_supported,
     required,
+    section,
 )
 from kueuelib.embedded.builtins.metadata import validate_annotations, validate_labels
 from kueuelib.embedded.builtins.pod_spec import validate_pod_spec
-from kueuelib.embedded.builtins.raw import listed, section
 from kueuelib.embedded.builtins.rule_table import BrokenRules, Check, ValuePlace, check
 from kueuelib.embedded.builtins.volume_rules import claimed, with_claims
-from kueuelib.embedded.schema.internal import as_given, internal
+from kueuelib.embedded.schema.written import as_given, internal
 from kueuelib.errors import FieldError, InvalidSelector
 from kueuelib.machinery.selectors import from_label_selector
 

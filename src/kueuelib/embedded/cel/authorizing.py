@@ -11,8 +11,7 @@ from kueuelib.embedded.access.attributes import AUTHENTICATED, Attributes, Autho
 from kueuelib.embedded.access.tokens import ACCOUNTS_GROUP
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.cel.errors import EvalError
-from kueuelib.embedded.cel.library import Library
-from kueuelib.embedded.cel.types import Type
+from kueuelib.embedded.cel.types import Library, Type
 
 _PACKAGE: Final = "kubernetes.authorization"
 _PATH: Final = f"{_PACKAGE}.PathCheck"
@@ -61,7 +60,7 @@ class AuthorizerValue(dict[str, Any]):
             self["requestResource"] = Check(_RESOURCE, authorizer, caller, wish)
 
 
-def install(library: Library) -> None:
+def add_authorizer(library: Library) -> None:
     """Adds its methods."""
     method, whole = library.method, AUTHORIZER.name
     method("path", f"{whole};string", _PATH, _path)

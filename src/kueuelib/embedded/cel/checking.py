@@ -9,19 +9,19 @@ from typing import Any
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins.fields import shown
-from kueuelib.embedded.cel.budget import (
+from kueuelib.embedded.cel.errors import (
     CALL_LIMIT,
     OBJECT_LIMIT,
     OBJECT_SECONDS,
     Budget,
+    BudgetExceeded,
+    EvalError,
     deadline_in,
 )
-from kueuelib.embedded.cel.errors import BudgetExceeded, EvalError
 from kueuelib.embedded.cel.program import Program
 from kueuelib.embedded.cel.rules import Builder, Checks, Rule
 from kueuelib.embedded.cel.values import NONE, Optional
-from kueuelib.embedded.schema.equality import canonical, same_json
-from kueuelib.embedded.schema.node import MISSING, SchemaNode
+from kueuelib.embedded.schema.node import MISSING, SchemaNode, canonical, same_json
 from kueuelib.embedded.schema.validate import item_key, items_by_key
 from kueuelib.errors import FieldError
 

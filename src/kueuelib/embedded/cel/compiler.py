@@ -2,25 +2,247 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
-from kueuelib.embedded.cel import ast, loops, running, types
-from kueuelib.embedded.cel.code import (
-    BROKEN,
-    LIST_COST,
-    LITERALS,
-    MAP_COST,
-    TYPE_NAMES,
-    Code,
-    Variable,
-    type_code,
+import attrs
+
+from kueuelib.embedded.cel import ast, running, types
+from kueuelib.embedded.cel.errors import CelError, EvalError, Issue
+from kueuelib.embedded.cel.regex import compile_pattern
+from kueuelib.embedded.cel.running import (
+    NO_OVERLOAD,
+    Env,
+    Run,
+    decided,
+    dispatched,
+    index_optional,
+    invoked,
+    put,
 )
-from kueuelib.embedded.cel.errors import EvalError, Issue
-from kueuelib.embedded.cel.library import Library
-from kueuelib.embedded.cel.overloads import call_code, no_overload
-from kueuelib.embedded.cel.values import Optional
+from kueuelib.embedded.cel.types import DYN, Library, Overload, Type, fits, is_variable, resolved
+from kueuelib.embedded.cel.values import Optional, TypeValue, Uint
+
+# ---- the macros over lists and maps --------------------------------------------------------------
+
+
+@attrs.frozen(eq=False)
+class Comprehension:
+    """A compiled loop.
+
+    Attributes:
+        source: computes the list or map.
+        slots: the places of the one or two variables.
+        condition: which items count, None for all.
+        body: the test or the result.
+        cost: of one turn.
+    """
+
+    source: Run
+    slots: tuple[int, ...]
+    condition: Run | None
+    body: Run
+    cost: int
+
+    def turns(self, env: Env) -> Iterator[Any]:
+        """Sets the variables for each item in turn; yields its (first) value."""
+        values = self.source(env)
+        spend, cost = env[0].spend, self.cost
+        if len(self.slots) == 1:
+            (slot,) = self.slots
+            if not isinstance(values, list | dict):
+                raise EvalError(NO_OVERLOAD)
+            for value in values:
+                spend(cost)
+                env[slot] = value
+                yield value
+            return
+        first, second = self.slots
+        if isinstance(values, dict):
+            pairs: Any = values.items()
+        elif isinstance(values, list):
+            pairs = enumerate(values)
+        else:
+            raise EvalError(NO_OVERLOAD)
+        for key, value in pairs:
+            spend(cost)
+            env[first], env[second] = key, value
+            yield key
+
+    def counts(self, env: Env) -> bool:
+        """Whether the present item fulfils the condition."""
+        return self.condition is None or _true(self.condition(env))
+
+
+def _true(value: Any) -> bool:
+    if value is True or value is False:
+        return bool(value)
+    raise EvalError(NO_OVERLOAD)
+
+
+def _quantified(loop: Comprehension, *, decides: bool) -> Run:
+    """`all` and `exists`: the same test for every item."""
+    body = loop.body
+    return lambda env: decided((body for _ in loop.turns(env)), env, decides=decides)
+
+
+def _map(loop: Comprehension) -> Run:
+    return lambda env: [loop.body(env) for _ in loop.turns(env) if loop.counts(env)]
+
+
+def _transform_entry(loop: Comprehension) -> Run:
+    def run(env: Env) -> dict[Any, Any]:
+        entries: dict[Any, Any] = {}
+        for _ in loop.turns(env):
+            if loop.counts(env):
+                entry = loop.body(env)
+                if not isinstance(entry, dict):
+                    raise EvalError(NO_OVERLOAD)
+                for key, value in entry.items():
+                    put(entries, key, value)
+        return entries
+
+    return run
+
+
+MACROS: Final[Mapping[str, Callable[[Comprehension], Run]]] = {
+    "all": lambda loop: _quantified(loop, decides=False),
+    "exists": lambda loop: _quantified(loop, decides=True),
+    "exists_one": lambda loop: lambda env: sum(_true(loop.body(env)) for _ in loop.turns(env)) == 1,
+    "filter": lambda loop: lambda env: [item for item in loop.turns(env) if _true(loop.body(env))],
+    "map": _map,
+    "transformList": _map,
+    "transformMap": lambda loop: (
+        lambda e: {key: loop.body(e) for key in loop.turns(e) if loop.counts(e)}
+    ),
+    "transformMapEntry": _transform_entry,
+}
+"""The functions that run macros."""
+
+
+# ---- compiled parts of an expression, and the code of constants and type names -------------------
+
+LIST_COST = 10
+MAP_COST = 30
+
+LITERALS: Mapping[type, types.Type] = {
+    bool: types.BOOL,
+    int: types.INT,
+    Uint: types.UINT,
+    float: types.DOUBLE,
+    str: types.STRING,
+    bytes: types.BYTES,
+    type(None): types.NULL,
+}
+TYPE_NAMES = frozenset(
+    (
+        *("bool", "int", "uint", "double", "string", "bytes", "list", "map", "null_type", "type"),
+        *("optional_type", "google.protobuf.Timestamp", "google.protobuf.Duration", "net.IP"),
+        *("net.CIDR", "kubernetes.URL", "kubernetes.Quantity", "kubernetes.NamedFormat"),
+    )
+)
+
+
+@attrs.frozen(eq=False)
+class Code:
+    """A compiled part: its type, its function, and its cost."""
+
+    type: types.Type
+    run: Run
+    cost: int = 0
+    const: bool = False
+
+
+@attrs.frozen
+class Variable:
+    """A name in scope: its place in the environment and its type."""
+
+    slot: int
+    type: types.Type
+
+
+def _failed(_: Env) -> Any:
+    raise AssertionError("an expression with mistakes is never run")
+
+
+BROKEN = Code(types.DYN, _failed)
+
+
+def type_code(name: str) -> Code:
+    """The code of the name of a type."""
+    value = TypeValue(name)
+    return Code(types.TYPE, lambda _: value)
+
+
+# ---- resolves the overloads of a call by the types of its arguments, and makes its code ----------
+
+
+def call_code(
+    name: str, overloads: Sequence[Overload], args: Sequence[Code], *, method: bool
+) -> Code | str:
+    """The code of a call, or the error if no overload fits or a pattern is malformed.
+
+    Args:
+        name: of the function.
+        overloads: all functions of that name.
+        args: the arguments, the target of a method first.
+        method: whether the call is a method.
+    """
+    types = [arg.type for arg in args]
+    fitting: list[Overload] = []
+    results: list[Type] = []
+    for overload in overloads:
+        bound: dict[str, Type] = {}
+        if len(overload.params) == len(types) and all(
+            fits(param, type_, bound) for param, type_ in zip(overload.params, types, strict=True)
+        ):
+            fitting.append(overload)
+            results.append(resolved(overload.result, bound))
+    if not fitting:
+        return no_overload(name, types, method=method)
+    result = results[0]
+    if any(each != result for each in results):
+        result = DYN
+    cost = sum(arg.cost for arg in args) + 1
+    runs = [arg.run for arg in args]
+    if name == "_[?_]":
+        return Code(result, index_optional(runs[0], runs[1]), cost)
+    if name in ("matches", "find", "findAll") and len(args) > 1 and args[1].const:
+        problem = _pattern_problem(args[1])
+        if problem:
+            return problem
+    if len(fitting) == 1 and _certain(fitting[0], types):
+        return Code(result, invoked(fitting[0], runs), cost)
+    return Code(result, dispatched(fitting, runs), cost)
+
+
+def no_overload(name: str, types: Sequence[Type], *, method: bool = False) -> str:
+    """The error of a call without a fitting overload."""
+    if method:
+        shown = f"{types[0]}.({', '.join(map(str, types[1:]))})"
+    else:
+        shown = f"({', '.join(map(str, types))})"
+    return f"found no matching overload for '{name}' applied to '{shown}'"
+
+
+def _certain(overload: Overload, types: Sequence[Type]) -> bool:
+    """Whether the types prove that the overload is the right one."""
+    return all(
+        is_variable(param) or param == DYN or (type_ != DYN and not type_.nullable)
+        for param, type_ in zip(overload.params, types, strict=True)
+    )
+
+
+def _pattern_problem(pattern: Code) -> str:
+    try:
+        compile_pattern(pattern.run([]))
+    except CelError as error:
+        return str(error)
+    return ""
+
+
+# --------------------------------------------------------------------------------------------------
 
 DEEPEST = 150
 """The maximum number of levels in a tree; in long sums, each term counts."""
@@ -281,10 +503,10 @@ class Compiler:
         if result is None:
             return self._mistake(node.body, f"expected type 'map' but found '{body.type}'")
         each = body.cost + (condition.cost if condition else 0) + 3
-        loop = loops.Comprehension(
+        loop = Comprehension(
             source.run, slots, None if condition is None else condition.run, body.run, each
         )
-        return Code(result, loops.MACROS[node.macro](loop), source.cost + 1)
+        return Code(result, MACROS[node.macro](loop), source.cost + 1)
 
     @contextmanager
     def _declared(

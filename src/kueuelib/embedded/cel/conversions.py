@@ -8,9 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from kueuelib.embedded.cel import times
-from kueuelib.embedded.cel.budget import traversal
-from kueuelib.embedded.cel.errors import EvalError
-from kueuelib.embedded.cel.library import Library
+from kueuelib.embedded.cel.errors import EvalError, traversal
+from kueuelib.embedded.cel.types import Library
 from kueuelib.embedded.cel.values import (
     INT_MAX,
     INT_MIN,
@@ -107,7 +106,7 @@ def _text_of_bytes(value: bytes) -> str:
         raise EvalError("invalid UTF-8 in bytes, cannot convert to string") from None
 
 
-def install(library: Library) -> None:
+def add_conversions(library: Library) -> None:
     """Adds them to a library."""
     add = library.function
     for kind in _KINDS:

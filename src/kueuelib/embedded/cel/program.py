@@ -8,30 +8,33 @@ from typing import Any
 
 import attrs
 
-from kueuelib.embedded.cel import (
-    authorizing,
-    conversions,
-    lists,
-    network,
-    operators,
-    quantities,
-    texts,
-    times,
-)
-from kueuelib.embedded.cel.budget import Budget
+from kueuelib.embedded.cel.authorizing import add_authorizer
 from kueuelib.embedded.cel.compiler import Compiler
-from kueuelib.embedded.cel.errors import CompileError
-from kueuelib.embedded.cel.library import Library
+from kueuelib.embedded.cel.conversions import add_conversions
+from kueuelib.embedded.cel.errors import Budget, CompileError
+from kueuelib.embedded.cel.operators import add_lists, add_operators
 from kueuelib.embedded.cel.parser import parse
-from kueuelib.embedded.cel.types import Type
+from kueuelib.embedded.cel.quantities import add_network, add_quantities
+from kueuelib.embedded.cel.texts import add_texts
+from kueuelib.embedded.cel.times import add_times
+from kueuelib.embedded.cel.types import Library, Type
 
 
 @cache
 def standard_library() -> Library:
     """Every function of Kubernetes' environment."""
     library = Library()
-    for part in (operators, times, conversions, texts, lists, network, quantities, authorizing):
-        part.install(library)
+    for add in (
+        add_operators,
+        add_times,
+        add_conversions,
+        add_texts,
+        add_lists,
+        add_network,
+        add_quantities,
+        add_authorizer,
+    ):
+        add(library)
     return library
 
 

@@ -1,25 +1,227 @@
-"""Exact quantities, and the formats of names."""
+"""Functions of Kubernetes: quantities, formats of names, URLs, IP addresses and networks."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import ipaddress
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
+from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 
 import attrs
 
 from kueuelib.api.quantity import Quantity
-from kueuelib.embedded.builtins import naming
-from kueuelib.embedded.cel.budget import traversal
-from kueuelib.embedded.cel.errors import EvalError
-from kueuelib.embedded.cel.library import Library
-from kueuelib.embedded.cel.network import parse_url, parses
+from kueuelib.embedded.builtins.metadata import (
+    label,
+    label_1035,
+    label_value,
+    qualified_name,
+    subdomain,
+)
+from kueuelib.embedded.cel.errors import EvalError, traversal
 from kueuelib.embedded.cel.times import parse_timestamp
+from kueuelib.embedded.cel.types import Library
 from kueuelib.embedded.cel.values import INT_MAX, INT_MIN, NANO, NONE, Optional
 from kueuelib.embedded.schema.formats import fits
 from kueuelib.errors import InvalidQuantity
+
+# ---- uRLs, IP addresses and networks -------------------------------------------------------------
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+
+_HOST = re.compile(r"[^\s<>\"\\^`{|}/?#@\[\]]*|\[[0-9a-fA-F:.]+(?:%25[^\]]*)?\]")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*\Z")
+
+
+@attrs.frozen
+class Ip:
+    """`ip("10.0.0.1")`."""
+
+    address: Address
+    cel_type = "net.IP"
+
+
+@attrs.frozen
+class Cidr:
+    """`cidr("10.0.0.0/8")`; the address may have bits beyond the prefix."""
+
+    value: Network
+    cel_type = "net.CIDR"
+
+
+@attrs.frozen
+class Url:
+    """`url("https://host/path")`."""
+
+    text: str
+    parts: SplitResult = attrs.field(eq=False)
+    cel_type = "kubernetes.URL"
+
+
+def parse_ip(text: str) -> Ip:
+    """An address; no zones, no IPv4 inside IPv6.
+
+    Raises:
+        EvalError: it is not valid.
+    """
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise EvalError(
+            f'IP Address "{text[:60]}" parse error during conversion from string'
+        ) from None
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.scope_id is not None:
+            raise EvalError(f'IP address "{text[:60]}" with zone value is not allowed')
+        if address.ipv4_mapped is not None:
+            raise EvalError(f'IPv4-mapped IPv6 address "{text[:60]}" is not allowed')
+    return Ip(address)
+
+
+def parse_cidr(text: str) -> Cidr:
+    """A network.
+
+    Raises:
+        EvalError: it is not valid.
+    """
+    wrong = EvalError(f'network address parse error during conversion from string: "{text[:60]}"')
+    address, slash, bits = text.partition("/")
+    canonical = bits.isascii() and bits.isdigit() and (bits == "0" or bits[0] != "0")
+    if not slash or not canonical or len(bits) > 3:
+        raise wrong
+    try:
+        return Cidr(ipaddress.ip_interface(f"{parse_ip(address).address}/{bits}"))
+    except ValueError:
+        raise wrong from None
+
+
+def parse_url(text: str) -> Url:
+    """An absolute URI or an absolute path, as for Go's `url.ParseRequestURI`.
+
+    Raises:
+        EvalError: it is not valid.
+    """
+    wrong = EvalError(f"URL parse error during conversion from string: {text[:60]!r}")
+    if any(ord(letter) < 33 or ord(letter) == 127 for letter in text) or len(text) > 100_000:
+        raise wrong
+    scheme, colon, rest = text.partition(":")
+    if not text.startswith("/") and (not colon or not _SCHEME.match(scheme) or not rest):
+        raise wrong
+    if re.search(r"%(?![0-9A-Fa-f]{2})", text.partition("?")[0]):
+        raise wrong
+    try:
+        parts = urlsplit(text, allow_fragments=False)
+        _ = parts.port
+    except ValueError:
+        raise wrong from None
+    name, port = _split(parts)
+    if not _HOST.fullmatch(name) or (port and not (port.isascii() and port.isdigit())):
+        raise wrong
+    return Url(text, parts)
+
+
+def _split(parts: SplitResult) -> tuple[str, str]:
+    """The host, with the brackets of an IPv6 address, and the port."""
+    host = parts.netloc.rpartition("@")[2]
+    name, colon, port = host.rpartition(":")
+    return (host, "") if host.endswith("]") or not colon else (name, port)
+
+
+def _path(url: Url) -> str:
+    return quote(url.parts.path, safe="/%:@!$&'()*+,;=~-._")
+
+
+def _query(url: Url) -> dict[str, list[str]]:
+    try:
+        return parse_qs(url.parts.query, keep_blank_values=True, max_num_fields=10_000)
+    except ValueError:
+        raise EvalError("too many fields in the query") from None
+
+
+def parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    """Whether a text can be parsed."""
+
+    def test(text: str) -> bool:
+        try:
+            parse(text)
+        except EvalError:
+            return False
+        return True
+
+    return test
+
+
+def _contains_ip(network: Cidr, given: Ip | str) -> bool:
+    ip = parse_ip(given) if isinstance(given, str) else given
+    return ip.address in network.value.network
+
+
+def _contains_cidr(network: Cidr, given: Cidr | str) -> bool:
+    other = (parse_cidr(given) if isinstance(given, str) else given).value
+    outer = network.value.network
+    return (
+        outer.version == other.version
+        and other.ip in outer
+        and outer.prefixlen <= other.network.prefixlen
+    )
+
+
+def _unicast(ip: Ip) -> bool:
+    address = ip.address
+    limited = address == ipaddress.ip_address("255.255.255.255")
+    return not (
+        limited
+        or address.is_unspecified
+        or address.is_loopback
+        or address.is_multicast
+        or address.is_link_local
+    )
+
+
+_LINK_LOCAL_GROUPS = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
+
+
+def add_network(library: Library) -> None:
+    """Adds them."""
+    function, method = library.function, library.method
+    function("url", "string", "kubernetes.URL", parse_url, traversal)
+    function("isURL", "string", "bool", parses(parse_url), traversal)
+    url = "kubernetes.URL"
+    method("getScheme", url, "string", lambda u: u.parts.scheme)
+    method("getHost", url, "string", lambda u: u.parts.netloc.rpartition("@")[2])
+    method("getHostname", url, "string", lambda u: _split(u.parts)[0].strip("[]"))
+    method("getPort", url, "string", lambda u: _split(u.parts)[1])
+    method("getEscapedPath", url, "string", _path)
+    method("getQuery", url, "map<string,list<string>>", _query)
+    ip, cidr = "net.IP", "net.CIDR"
+    function("ip", "string", ip, parse_ip, traversal)
+    function("isIP", "string", "bool", parses(parse_ip), traversal)
+    function("ip.isCanonical", "string", "bool", lambda t: str(parse_ip(t).address) == t, traversal)
+    function("string", ip, "string", lambda i: str(i.address))
+    method("family", ip, "int", lambda i: i.address.version)
+    method("isUnspecified", ip, "bool", lambda i: i.address.is_unspecified)
+    method("isLoopback", ip, "bool", lambda i: i.address.is_loopback)
+    groups = lambda i: any(i.address in each for each in _LINK_LOCAL_GROUPS)  # noqa: E731
+    method("isLinkLocalMulticast", ip, "bool", groups)
+    method("isLinkLocalUnicast", ip, "bool", lambda i: i.address.is_link_local)
+    method("isGlobalUnicast", ip, "bool", _unicast)
+    function("cidr", "string", cidr, parse_cidr, traversal)
+    function("isCIDR", "string", "bool", parses(parse_cidr), traversal)
+    function("string", cidr, "string", lambda c: str(c.value))
+    for kind in ("string", ip):
+        method("containsIP", f"{cidr};{kind}", "bool", _contains_ip)
+    for kind in ("string", cidr):
+        method("containsCIDR", f"{cidr};{kind}", "bool", _contains_cidr)
+    method("ip", cidr, ip, lambda c: Ip(c.value.ip))
+    method("masked", cidr, cidr, lambda it: Cidr(ipaddress.ip_interface(str(it.value.network))))
+    method("prefixLength", cidr, "int", lambda c: c.value.network.prefixlen)
+
+
+# --------------------------------------------------------------------------------------------------
 
 QUANTITY: Final = "kubernetes.Quantity"
 
@@ -51,7 +253,7 @@ def _as_float(value: Quantity) -> float:
         raise EvalError("cannot convert value to a floating point number") from None
 
 
-def install(library: Library) -> None:
+def add_quantities(library: Library) -> None:
     """Adds them."""
     function, method = library.function, library.method
     function("quantity", "string", QUANTITY, _parse, traversal)
@@ -110,14 +312,14 @@ def _parsed(parse: Callable[[str], object], problem: str = "") -> Callable[[str]
 
 _DECODE: Final = partial(base64.b64decode, validate=True)
 _FORMATS: Mapping[str, Callable[[str], list[str]]] = {
-    "dns1123Label": naming.label,
-    "dns1123Subdomain": naming.subdomain,
-    "dns1035Label": naming.label_1035,
-    "qualifiedName": naming.qualified_name,
-    "dns1123LabelPrefix": partial(_prefixed, naming.label),
-    "dns1123SubdomainPrefix": partial(_prefixed, naming.subdomain),
-    "dns1035LabelPrefix": partial(_prefixed, naming.label_1035),
-    "labelValue": naming.label_value,
+    "dns1123Label": label,
+    "dns1123Subdomain": subdomain,
+    "dns1035Label": label_1035,
+    "qualifiedName": qualified_name,
+    "dns1123LabelPrefix": partial(_prefixed, label),
+    "dns1123SubdomainPrefix": partial(_prefixed, subdomain),
+    "dns1035LabelPrefix": partial(_prefixed, label_1035),
+    "labelValue": label_value,
     "uri": _parsed(parse_url),
     "uuid": _as("uuid", "does not match the UUID format"),
     "byte": _parsed(_DECODE, "invalid base64"),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kueuelib.embedded.cel.errors import EvalError
-from kueuelib.embedded.cel.library import Overload
+from kueuelib.embedded.cel.types import Overload
 from kueuelib.embedded.cel.values import NONE, Optional, has_key
 
 Env = list[Any]

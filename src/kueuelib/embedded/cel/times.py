@@ -9,9 +9,9 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from kueuelib.embedded.cel.errors import EvalError
-from kueuelib.embedded.cel.library import Library
+from kueuelib.embedded.cel.types import Library
 from kueuelib.embedded.cel.values import NANO, Duration, Timestamp, moment, span
-from kueuelib.embedded.schema.times import problem
+from kueuelib.embedded.schema.formats import problem
 
 _FRACTION = re.compile(r"[.,](\d{1,9})")
 _SPAN = re.compile(r"(\d{0,30})(?:\.(\d{0,30}))?(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
@@ -130,7 +130,7 @@ def _whole(unit: int) -> Callable[[Duration], int]:
     return lambda value: value.nanos // unit if value.nanos >= 0 else -(-value.nanos // unit)
 
 
-def install(library: Library) -> None:
+def add_times(library: Library) -> None:
     """Adds the accessors."""
     for name, read in _PARTS.items():
         library.method(name, "timestamp", "int", _part(read))

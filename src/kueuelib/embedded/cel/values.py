@@ -12,8 +12,7 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api.quantity import Quantity
-from kueuelib.embedded.cel.budget import Budget
-from kueuelib.embedded.cel.errors import EvalError
+from kueuelib.embedded.cel.errors import Budget, EvalError
 
 INT_MAX: Final = 2**63 - 1
 INT_MIN: Final = -(2**63)

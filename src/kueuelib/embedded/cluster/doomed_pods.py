@@ -9,9 +9,9 @@ from typing import Final
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded.cluster.controller import Controller, Parts
-from kueuelib.embedded.cluster.mirror import is_leaving
-from kueuelib.embedded.cluster.pod_status import is_terminal
-from kueuelib.embedded.cluster.taints import ending_taints, eviction_due
+from kueuelib.embedded.cluster.kinds import is_leaving
+from kueuelib.embedded.cluster.placement import ending_taints, eviction_due
+from kueuelib.embedded.cluster.pod_life import is_terminal
 from kueuelib.embedded.subresources import disrupted_status
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta

@@ -12,11 +12,17 @@ import attrs
 from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import Obj, ObjectKey, controller_of, find_condition
 from kueuelib.embedded.cluster.controller import Controller, Parts
-from kueuelib.embedded.cluster.job_decision import decide, first_memory
-from kueuelib.embedded.cluster.job_facts import Backoff, JobDecision, JobMemory, is_ours
-from kueuelib.embedded.cluster.job_pods import new_pod
-from kueuelib.embedded.cluster.mirror import gone
-from kueuelib.embedded.cluster.pod_status import is_terminal
+from kueuelib.embedded.cluster.job_decision import (
+    Backoff,
+    JobDecision,
+    JobMemory,
+    decide,
+    first_memory,
+    is_ours,
+    new_pod,
+)
+from kueuelib.embedded.cluster.kinds import gone
+from kueuelib.embedded.cluster.pod_life import is_terminal
 from kueuelib.embedded.verbs import Propagation
 from kueuelib.errors import ApiError, NotFound
 from kueuelib.machinery.store import Delta

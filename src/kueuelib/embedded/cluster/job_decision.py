@@ -12,34 +12,256 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.meta import Obj, find_condition, format_time, parse_time
-from kueuelib.embedded.builtins.raw import holds
-from kueuelib.embedded.cluster import job_facts as facts
-from kueuelib.embedded.cluster import job_pods
-from kueuelib.embedded.cluster.pod_status import is_terminal, phase
+from kueuelib.api.kinds import JOBS
+from kueuelib.api.meta import (
+    Obj,
+    Resource,
+    annotations_of,
+    find_condition,
+    format_time,
+    is_true,
+    parse_time,
+)
+from kueuelib.embedded.builtins.fields import holds
+from kueuelib.embedded.cluster.contract import COMPLETION_INDEX, JOB_CONTROLLER
+from kueuelib.embedded.cluster.pod_life import is_terminal, phase
+from kueuelib.embedded.decoding import copy_json
+
+# ---- the values of the Job controller's decisions, and its view of a Job -------------------------
+
+Pods = Sequence[Mapping[str, Any]]
+
+COMPLETE, FAILED = "Complete", "Failed"
+MET, TARGET = "SuccessCriteriaMet", "FailureTarget"
+SUSPENDED = "Suspended"
+
+MOST_AT_ONCE = 500
+"""The maximum number of pods that one evaluation of a Job creates or deletes; the rest follows in
+the next one.
+"""
 
 
-def first_memory(job: Mapping[str, Any], pods: facts.Pods) -> facts.JobMemory:
+@attrs.frozen
+class Backoff:
+    """The delay before a pod replaces a failed one.
+
+    Attributes:
+        base: seconds after the first failure; each further one in a row doubles it.
+        cap: the maximum number of seconds.
+    """
+
+    base: float = 0.5
+    cap: float = 10.0
+
+    def delay(self, failures: int) -> float:
+        """The delay in seconds after that many consecutive failures."""
+        return 0.0 if failures <= 0 else min(self.base * 2.0 ** min(failures - 1, 30), self.cap)
+
+
+@attrs.frozen
+class JobMemory:
+    """What the controller remembers between two evaluations of a Job.
+
+    Attributes:
+        counted: UIDs of pods that the status counts.
+        disposed: UIDs of pods that the controller deleted itself; these are not failures.
+        failures: failed pods since the last success.
+        failed_at: when the latest of these was seen.
+    """
+
+    counted: frozenset[str] = frozenset()
+    disposed: frozenset[str] = frozenset()
+    failures: int = 0
+    failed_at: float = 0.0
+
+
+@attrs.frozen
+class JobDecision:
+    """The decision about a Job.
+
+    Attributes:
+        status: the whole new status; equal to the old one if nothing changed.
+        create: the completion indexes of new pods, None for each pod of a NonIndexed Job.
+        delete: pods to delete.
+        withheld: how many more pods are due now but exceed the cluster's limit.
+        memory: the new memory, valid once the status is stored.
+        due: when to evaluate it again without an event; None for never.
+        expire: whether to delete the Job itself, because its TTL after the end is over.
+    """
+
+    status: Obj
+    memory: JobMemory
+    create: tuple[int | None, ...] = ()
+    delete: tuple[Mapping[str, Any], ...] = ()
+    due: float | None = None
+    expire: bool = False
+    withheld: int = 0
+
+
+def uid_of(obj: Mapping[str, Any]) -> str:
+    """The UID of an object."""
+    return obj["metadata"]["uid"]  # type: ignore[no-any-return]
+
+
+def is_finished(job: Mapping[str, Any]) -> bool:
+    """Whether a Job is over."""
+    status = job.get("status") or {}
+    return holds(status, COMPLETE) or holds(status, FAILED)
+
+
+def is_ours(job: Mapping[str, Any]) -> bool:
+    """Whether this controller manages the Job, and not one named in `managedBy`."""
+    manager = job["spec"].get("managedBy")
+    return manager is None or manager == JOB_CONTROLLER
+
+
+def with_condition(
+    status: Mapping[str, Any], type_: str, value: str, reason: str, message: str, now: float
+) -> list[Obj]:
+    """The conditions with one added or changed."""
+    at = format_time(now)
+    new = {
+        "type": type_,
+        "status": value,
+        "lastProbeTime": at,
+        "lastTransitionTime": at,
+        "reason": reason,
+        "message": message,
+    }
+    return [one for one in status.get("conditions") or () if one["type"] != type_] + [new]
+
+
+# ---- the pods of a Job: classifies them, and makes new ones --------------------------------------
+
+_PREFIX_LIMIT = 57
+_INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+
+
+def is_active(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod is active for its Job."""
+    return not is_terminal(pod) and not pod["metadata"].get("deletionTimestamp")
+
+
+def is_terminating(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod is being deleted and has not ended yet."""
+    return not is_terminal(pod) and bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    """Whether the pod is ready."""
+    return is_true(pod, "Ready")
+
+
+def index_of(pod: Mapping[str, Any]) -> int | None:
+    """The completion index of a pod, None when it has none."""
+    text = annotations_of(pod).get(COMPLETION_INDEX)
+    return int(text) if text is not None and text.isdigit() else None
+
+
+def new_pod(job: Mapping[str, Any], index: int | None) -> Obj:
+    """A pod from the template of a Job.
+
+    Args:
+        job: the Job.
+        index: its completion index, None for a Job that is not Indexed.
+    """
+    name = job["metadata"]["name"]
+    pod = from_template(job, JOBS)
+    pod["metadata"]["generateName"] = f"{name[:_PREFIX_LIMIT]}-"
+    if index is not None:
+        _set_index(pod, name, index)
+    return pod
+
+
+def from_template(owner: Mapping[str, Any], resource: Resource) -> Obj:
+    """A pod without a name from the template of its controller.
+
+    Args:
+        owner: the raw controller.
+        resource: its kind.
+    """
+    meta, template = owner["metadata"], owner["spec"]["template"]
+    given = template.get("metadata") or {}
+    pod: Obj = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "namespace": meta["namespace"],
+            "ownerReferences": [
+                {
+                    "apiVersion": resource.api_version,
+                    "kind": resource.kind,
+                    "name": meta["name"],
+                    "uid": meta["uid"],
+                    "controller": True,
+                    "blockOwnerDeletion": True,
+                }
+            ],
+        },
+        "spec": copy_json(template["spec"]),
+    }
+    for key in ("labels", "annotations"):
+        if given.get(key):
+            pod["metadata"][key] = dict(given[key])
+    if given.get("finalizers"):
+        pod["metadata"]["finalizers"] = list(given["finalizers"])
+    return pod
+
+
+def _set_index(pod: Obj, job: str, index: int) -> None:
+    text = str(index)
+    meta, spec = pod["metadata"], pod["spec"]
+    meta["generateName"] = f"{job[: _PREFIX_LIMIT - len(text) - 1]}-{text}-"
+    for key in ("labels", "annotations"):
+        meta[key] = {**(meta.get(key) or {}), COMPLETION_INDEX: text}
+    spec.setdefault("hostname", f"{job}-{text}"[:63])
+    for key in ("containers", "initContainers"):
+        for container in spec.get(key) or ():
+            env = container.get("env") or []
+            if not any(one.get("name") == _INDEX_VARIABLE for one in env):
+                path = f"metadata.annotations['{COMPLETION_INDEX}']"
+                source = {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
+                container["env"] = [*env, {"name": _INDEX_VARIABLE, "valueFrom": source}]
+
+
+def first_to_go(pod: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The sort key of surplus pods: unbound ones are deleted first, then those not ready, then
+    the youngest.
+    """
+    spec, meta = pod["spec"], pod["metadata"]
+    created = meta.get("creationTimestamp") or ""
+    return (
+        bool(spec.get("nodeName")),
+        is_ready(pod),
+        tuple(-ord(letter) for letter in created),
+        meta["name"],
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+
+
+def first_memory(job: Mapping[str, Any], pods: Pods) -> JobMemory:
     """The memory of a controller that sees a Job for the first time.
 
     If the Job was handled before, all ended pods are assumed to be counted.
     """
     status = job.get("status") or {}
     if not status:
-        return facts.JobMemory()
-    ended = frozenset(facts.uid_of(pod) for pod in pods if is_terminal(pod))
-    leaving = frozenset(facts.uid_of(pod) for pod in pods if job_pods.is_terminating(pod))
-    return facts.JobMemory(counted=ended, disposed=leaving)
+        return JobMemory()
+    ended = frozenset(uid_of(pod) for pod in pods if is_terminal(pod))
+    leaving = frozenset(uid_of(pod) for pod in pods if is_terminating(pod))
+    return JobMemory(counted=ended, disposed=leaving)
 
 
 def decide(
     job: Mapping[str, Any],
-    pods: facts.Pods,
-    memory: facts.JobMemory,
+    pods: Pods,
+    memory: JobMemory,
     now: float,
-    backoff: facts.Backoff,
-    room: int = facts.MOST_AT_ONCE,
-) -> facts.JobDecision:
+    backoff: Backoff,
+    room: int = MOST_AT_ONCE,
+) -> JobDecision:
     """The next actions for a Job of this controller.
 
     Args:
@@ -52,33 +274,29 @@ def decide(
     """
     old: Mapping[str, Any] = job.get("status") or {}
     if job["metadata"].get("deletionTimestamp"):
-        return facts.JobDecision(dict(old), memory)
-    if facts.is_finished(job):
+        return JobDecision(dict(old), memory)
+    if is_finished(job):
         return _after_the_end(job, memory, now)
     return _Sync(job, pods, memory, now, backoff, room).run()
 
 
-def _after_the_end(
-    job: Mapping[str, Any], memory: facts.JobMemory, now: float
-) -> facts.JobDecision:
+def _after_the_end(job: Mapping[str, Any], memory: JobMemory, now: float) -> JobDecision:
     status = dict(job.get("status") or {})
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     if ttl is None:
-        return facts.JobDecision(status, memory)
-    done = find_condition(
-        status["conditions"], facts.COMPLETE if holds(status, facts.COMPLETE) else facts.FAILED
-    )
+        return JobDecision(status, memory)
+    done = find_condition(status["conditions"], COMPLETE if holds(status, COMPLETE) else FAILED)
     due = parse_time(done["lastTransitionTime"]) + ttl
-    return facts.JobDecision(status, memory, due=due, expire=due <= now)
+    return JobDecision(status, memory, due=due, expire=due <= now)
 
 
 @attrs.define(eq=False, slots=False)
 class _Sync:
     job: Mapping[str, Any]
-    pods: facts.Pods
-    memory: facts.JobMemory
+    pods: Pods
+    memory: JobMemory
     now: float
-    backoff: facts.Backoff
+    backoff: Backoff
     room: int
 
     def __attrs_post_init__(self) -> None:
@@ -90,8 +308,8 @@ class _Sync:
         self.parallelism: int = self.spec.get("parallelism", 1)
         self.suspended = bool(self.spec.get("suspend"))
         self.patient = self.spec.get("podReplacementPolicy") == "Failed"
-        self.active = [pod for pod in self.pods if job_pods.is_active(pod)]
-        self.terminating = [pod for pod in self.pods if job_pods.is_terminating(pod)]
+        self.active = [pod for pod in self.pods if is_active(pod)]
+        self.terminating = [pod for pod in self.pods if is_terminating(pod)]
         self.done = parse_indexes(self.status.get("completedIndexes"), self.completions)
         self.succeeded: int = len(self.done) if self.indexed else self.status.get("succeeded", 0)
         self.failed: int = self.status.get("failed", 0)
@@ -99,7 +317,7 @@ class _Sync:
         self.delete: list[Mapping[str, Any]] = []
         self.due: float | None = None
 
-    def run(self) -> facts.JobDecision:
+    def run(self) -> JobDecision:
         self._start_and_suspend()
         self._count()
         ending = self._ending()
@@ -111,7 +329,7 @@ class _Sync:
         else:
             self._manage()
         self._write_numbers()
-        return facts.JobDecision(
+        return JobDecision(
             self.status,
             self.memory,
             self.create,
@@ -123,18 +341,18 @@ class _Sync:
     # ---- state
 
     def _condition(self, type_: str, value: str, reason: str, message: str) -> None:
-        self.status["conditions"] = facts.with_condition(
+        self.status["conditions"] = with_condition(
             self.status, type_, value, reason, message, self.now
         )
 
     def _start_and_suspend(self) -> None:
-        suspended = find_condition(self.status.get("conditions"), facts.SUSPENDED).get("status")
+        suspended = find_condition(self.status.get("conditions"), SUSPENDED).get("status")
         if self.suspended:
             if suspended != "True":
-                self._condition(facts.SUSPENDED, "True", "JobSuspended", "Job suspended")
+                self._condition(SUSPENDED, "True", "JobSuspended", "Job suspended")
             return
         if suspended == "True":
-            self._condition(facts.SUSPENDED, "False", "JobResumed", "Job resumed")
+            self._condition(SUSPENDED, "False", "JobResumed", "Job resumed")
             self.status["startTime"] = format_time(self.now)
         elif self.status.get("startTime") is None:
             self.status["startTime"] = format_time(self.now)
@@ -143,14 +361,14 @@ class _Sync:
 
     def _count(self) -> None:
         """Counts pods that ended since the last time, and forgets deleted ones."""
-        present = {facts.uid_of(pod) for pod in self.pods}
+        present = {uid_of(pod) for pod in self.pods}
         counted = set(self.memory.counted & present)
         disposed = self.memory.disposed & present
         failures, failed_at = self.memory.failures, self.memory.failed_at
         new_failures = 0
         succeeded = False
         for pod in self.pods:
-            uid = facts.uid_of(pod)
+            uid = uid_of(pod)
             if uid in counted:
                 continue
             if phase(pod) == "Succeeded":
@@ -165,13 +383,13 @@ class _Sync:
         if new_failures:
             failures += new_failures
             failed_at = self.now
-        self.memory = facts.JobMemory(frozenset(counted), disposed, failures, failed_at)
+        self.memory = JobMemory(frozenset(counted), disposed, failures, failed_at)
 
     def _count_success(self, pod: Mapping[str, Any]) -> bool:
         if not self.indexed:
             self.succeeded += 1
             return True
-        index = job_pods.index_of(pod)
+        index = index_of(pod)
         if index is None or (self.completions is not None and index >= self.completions):
             return False
         self.done.add(index)
@@ -187,19 +405,19 @@ class _Sync:
 
     def _ending(self) -> tuple[str, str, str] | None:
         """Why the Job ends: the first condition that shows it, with reason and message."""
-        for type_ in (facts.TARGET, facts.MET):
+        for type_ in (TARGET, MET):
             condition = find_condition(self.status.get("conditions"), type_)
             if condition.get("status") == "True":
                 return type_, condition.get("reason", ""), condition.get("message", "")
         if self.failed > self.spec.get("backoffLimit", 6):
             text = "Job has reached the specified backoff limit"
-            return facts.TARGET, "BackoffLimitExceeded", text
+            return TARGET, "BackoffLimitExceeded", text
         deadline = self._deadline()
         if deadline is not None and deadline <= self.now:
             text = "Job was active longer than specified deadline"
-            return facts.TARGET, "DeadlineExceeded", text
+            return TARGET, "DeadlineExceeded", text
         if self._is_complete():
-            return facts.MET, "CompletionsReached", "Reached expected number of succeeded pods"
+            return MET, "CompletionsReached", "Reached expected number of succeeded pods"
         self.due = deadline
         return None
 
@@ -218,7 +436,7 @@ class _Sync:
     def _condemn(self) -> None:
         """Deletes pods that are still active when a Job ends; they count as failed."""
         condemned = self._next(self.active)
-        uids = {facts.uid_of(pod) for pod in condemned}
+        uids = {uid_of(pod) for pod in condemned}
         self.failed += len(uids)
         self.memory = attrs.evolve(self.memory, counted=self.memory.counted | uids)
         self._delete(condemned)
@@ -236,9 +454,9 @@ class _Sync:
             return
         if self.active or self.terminating:
             return
-        last = facts.COMPLETE if first == facts.MET else facts.FAILED
+        last = COMPLETE if first == MET else FAILED
         self._condition(last, "True", reason, message)
-        if last == facts.COMPLETE:
+        if last == COMPLETE:
             self.status["completionTime"] = format_time(self.now)
 
     # ---- pods
@@ -247,16 +465,16 @@ class _Sync:
         """As many pods as one evaluation may delete; another evaluation follows at once for the
         rest.
         """
-        if len(pods) > facts.MOST_AT_ONCE:
+        if len(pods) > MOST_AT_ONCE:
             self.due = self.now
-        return pods[: facts.MOST_AT_ONCE]
+        return pods[:MOST_AT_ONCE]
 
     def _delete(self, pods: Sequence[Mapping[str, Any]]) -> None:
         """Deletes pods, which stop being active in the same status."""
         self.delete += pods
-        gone = {facts.uid_of(pod) for pod in pods}
+        gone = {uid_of(pod) for pod in pods}
         self.memory = attrs.evolve(self.memory, disposed=self.memory.disposed | gone)
-        self.active = [pod for pod in self.active if facts.uid_of(pod) not in gone]
+        self.active = [pod for pod in self.active if uid_of(pod) not in gone]
         self.terminating = [
             *self.terminating,
             *(pod for pod in pods if pod["spec"].get("nodeName")),
@@ -267,7 +485,7 @@ class _Sync:
             self._delete_misplaced()
         wanted = self._wanted()
         if len(self.active) > wanted:
-            excess = sorted(self.active, key=job_pods.first_to_go)[: len(self.active) - wanted]
+            excess = sorted(self.active, key=first_to_go)[: len(self.active) - wanted]
             self._delete(self._next(excess))
             return
         missing = wanted - len(self.active)
@@ -279,12 +497,12 @@ class _Sync:
         if self.memory.failures and ready_at > self.now:
             self.due = ready_at if self.due is None else min(self.due, ready_at)
             return
-        count = min(missing, facts.MOST_AT_ONCE, max(self.room, 0))
+        count = min(missing, MOST_AT_ONCE, max(self.room, 0))
         if self.indexed:
             self.create = tuple(self._free_indexes(count))
         else:
             self.create = (None,) * count
-        if missing > count == facts.MOST_AT_ONCE:
+        if missing > count == MOST_AT_ONCE:
             self.due = self.now
         elif missing > count:
             self.withheld = missing - count
@@ -299,8 +517,8 @@ class _Sync:
         """For an Indexed Job, deletes pods with unneeded or duplicate indexes."""
         seen: set[int] = set()
         misplaced = []
-        for pod in sorted(self.active, key=job_pods.first_to_go, reverse=True):
-            index = job_pods.index_of(pod)
+        for pod in sorted(self.active, key=first_to_go, reverse=True):
+            index = index_of(pod)
             if (
                 index is None
                 or index in seen
@@ -314,9 +532,9 @@ class _Sync:
             self._delete(self._next(misplaced))
 
     def _free_indexes(self, count: int) -> list[int]:
-        used = {job_pods.index_of(pod) for pod in self.active} | self.done
+        used = {index_of(pod) for pod in self.active} | self.done
         if self.patient:
-            used |= {job_pods.index_of(pod) for pod in self.terminating}
+            used |= {index_of(pod) for pod in self.terminating}
         free = (index for index in range(self.completions or 0) if index not in used)
         return list(islice(free, count))
 
@@ -331,7 +549,7 @@ class _Sync:
                 self.status[key] = value
             else:
                 self.status.pop(key, None)
-        self.status["ready"] = sum(1 for pod in self.active if job_pods.is_ready(pod))
+        self.status["ready"] = sum(1 for pod in self.active if is_ready(pod))
         self.status["terminating"] = len(self.terminating)
         self.status.setdefault("uncountedTerminatedPods", {})
         if self.indexed and self.done:

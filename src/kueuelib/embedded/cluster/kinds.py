@@ -3,14 +3,204 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from kueuelib.api.kinds import CRDS, EVENTS, JOBS, PODS
-from kueuelib.api.meta import Obj, Resource
-from kueuelib.embedded.cluster.job_facts import is_finished
-from kueuelib.embedded.cluster.mirror import Mirror
-from kueuelib.embedded.cluster.pod_status import is_terminal
+from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, key_of
+from kueuelib.embedded import verbs
+from kueuelib.embedded.cluster.contract import CONTROLLERS
+from kueuelib.embedded.cluster.job_decision import is_finished
+from kueuelib.embedded.cluster.pod_life import is_terminal
 from kueuelib.embedded.service import ApiService
+from kueuelib.errors import ApiError
+from kueuelib.machinery.store import Delta, Store, same_version
+
+# ---- local copies of the API server's objects, fed by watches and by the cluster's own writes ----
+
+Handler = Callable[[Delta[Obj]], None]
+OWNER_INDEX = "controller uid"
+NODE_INDEX = "node"
+_PAUSE = 0.1
+_LOG = logging.getLogger(__name__)
+
+
+def _revision(obj: Obj) -> int:
+    return int(obj["metadata"].get("resourceVersion") or 0)
+
+
+def _slim(obj: Obj) -> Obj:
+    obj["metadata"].pop("managedFields", None)
+    return obj
+
+
+def is_leaving(obj: Obj) -> bool:
+    """Whether the result of `delete` means that the object is gone for good."""
+    meta = obj["metadata"]
+    held = meta.get("finalizers") or (obj.get("spec") or {}).get("finalizers")
+    return bool(meta.get("deletionTimestamp")) and not (
+        meta.get("deletionGracePeriodSeconds") or held
+    )
+
+
+def gone(delta: Delta[Obj]) -> str | None:
+    """The UID of the object that a change ends: it is deleted or replaced."""
+    old, new = delta.old, delta.new
+    if old is None or (new is not None and new["metadata"]["uid"] == old["metadata"]["uid"]):
+        return None
+    return old["metadata"]["uid"]  # type: ignore[no-any-return]
+
+
+class Mirror:
+    """All objects of one kind, and writes that are seen in it at once.
+
+    Attributes:
+        resource: the kind.
+        store: the objects, indexed by the UID of their controller and, for pods, by their node.
+        synced: set once the store contains the objects that existed at the start.
+    """
+
+    def __init__(
+        self, service: ApiService, resource: Resource, keep: Callable[[Obj], Obj] = _slim
+    ) -> None:
+        self.resource = resource
+        self.store: Store[Obj] = Store({OWNER_INDEX: _controller_uid, NODE_INDEX: _node_name})
+        self.synced = asyncio.Event()
+        self._service = service
+        self._keep = keep
+        self._handlers: list[Handler] = []
+        self._seen = 0
+
+    def add_handler(self, handler: Handler) -> None:
+        """Calls the handler for present objects, and for every change from now on."""
+        self._handlers.append(handler)
+        for delta in self.store.as_initial():
+            handler(delta)
+
+    def get(self, key: ObjectKey) -> Obj | None:
+        """The object; do not change it."""
+        return self.store.get(key)
+
+    def owned_by(self, uid: str) -> tuple[Obj, ...]:
+        """The objects whose controller has the UID."""
+        return self.store.by_index(OWNER_INDEX, uid)
+
+    def count_owned_by(self, uid: str) -> int:
+        """How many objects there are whose controller has the UID."""
+        return len(self.store.keys_by_index(OWNER_INDEX, uid))
+
+    def on_node(self, name: str) -> tuple[ObjectKey, ...]:
+        """The pods that are bound to a node."""
+        return tuple(self.store.keys_by_index(NODE_INDEX, name))
+
+    async def create(self, obj: Obj) -> Obj:
+        """Stores a new object at the server."""
+        options = verbs.WriteOptions(field_manager=CONTROLLERS)
+        return self.written(await self._service.create(self.resource, obj, options=options))
+
+    async def update_status(
+        self, obj: Mapping[str, Any], status: Obj, by: str = CONTROLLERS
+    ) -> Obj:
+        """Replaces the status of an object, in the name of a program."""
+        changed, options = {**obj, "status": status}, verbs.WriteOptions(field_manager=by)
+        written = await self._service.update_status(self.resource, changed, options=options)
+        return self.written(written)
+
+    async def patch(self, key: ObjectKey, patch: Obj) -> Obj:
+        """Changes an object by a merge patch."""
+        options = verbs.WriteOptions(field_manager=CONTROLLERS)
+        return self.written(await self._service.patch(self.resource, key, patch, options=options))
+
+    async def delete(
+        self,
+        obj: Mapping[str, Any],
+        *,
+        grace_period: int | None = None,
+        propagation: verbs.Propagation | None = None,
+    ) -> None:
+        """Deletes an object, but not a new one with the same name."""
+        uid = obj["metadata"]["uid"]
+        options = verbs.DeleteOptions(grace_period=grace_period, propagation=propagation, uid=uid)
+        self.written(await self._service.delete(self.resource, key_of(obj), options))
+
+    def written(self, obj: Obj) -> Obj:
+        """Takes over and returns the result of an own write, unless the watch was faster."""
+        if _revision(obj) > self._seen:
+            if is_leaving(obj):
+                self._drop(key_of(obj), _revision(obj))
+            else:
+                self._put(obj)
+        return obj
+
+    async def run(self) -> None:
+        """Follows the server until it is cancelled."""
+        while True:
+            try:
+                await self._follow()
+            except ApiError as error:
+                _LOG.debug("%s cannot be followed: %s", self.resource.plural, error)
+                self.synced.clear()
+            await asyncio.sleep(_PAUSE)
+
+    async def _follow(self) -> None:
+        listing = await self._service.list(self.resource)
+        items = [(key_of(obj), self._keep(obj)) for obj in listing.items]
+        initial = not self.synced.is_set()
+        self._seen = int(listing.resource_version)
+        self._tell(self.store.replace(items, initial=initial, same=same_version))
+        self.synced.set()
+        options = verbs.WatchOptions(resource_version=listing.resource_version, bookmarks=True)
+        async with self._service.watch(self.resource, options=options) as stream:
+            async for event in stream:
+                if event.type == "ERROR":
+                    return
+                self._apply(event)
+
+    def _apply(self, event: verbs.WatchEvent) -> None:
+        obj = event.object
+        self._seen = max(self._seen, _revision(obj))
+        if event.type == "BOOKMARK":
+            return
+        if event.type == "DELETED":
+            self._drop(key_of(obj), _revision(obj))
+        else:
+            self._put(obj)
+
+    def clear(self) -> None:
+        """Reports all objects as gone, as they are when their kind is."""
+        self._tell(self.store.replace([], initial=False, same=same_version))
+
+    def _put(self, obj: Obj) -> None:
+        key = key_of(obj)
+        held = self.store.get(key)
+        if held is None or _revision(held) < _revision(obj):
+            self._tell((self.store.put(key, self._keep(obj)),))
+
+    def _drop(self, key: ObjectKey, revision: int) -> None:
+        held = self.store.get(key)
+        if held is not None and _revision(held) <= revision:
+            delta = self.store.remove(key)
+            if delta is not None:
+                self._tell((delta,))
+
+    def _tell(self, deltas: tuple[Delta[Obj], ...]) -> None:
+        for delta in deltas:
+            for handler in self._handlers:
+                handler(delta)
+
+
+def _controller_uid(obj: Obj) -> tuple[str, ...]:
+    ref = controller_of(obj)
+    return (ref.get("uid", ""),) if ref is not None else ()
+
+
+def _node_name(obj: Obj) -> tuple[str, ...]:
+    name = (obj.get("spec") or {}).get("nodeName")
+    return (name,) if name else ()
+
+
+# --------------------------------------------------------------------------------------------------
 
 GroupKind = tuple[str, str]
 

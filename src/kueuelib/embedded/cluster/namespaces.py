@@ -10,7 +10,7 @@ from kueuelib.embedded.builtins.core_rules import NAMESPACE_FINALIZER
 from kueuelib.embedded.cluster.collector import Collector
 from kueuelib.embedded.cluster.contract import CONTROLLERS
 from kueuelib.embedded.cluster.controller import Controller, Parts
-from kueuelib.embedded.cluster.mirror import Mirror
+from kueuelib.embedded.cluster.kinds import Mirror
 from kueuelib.embedded.verbs import Propagation, WriteOptions
 from kueuelib.errors import AlreadyExists
 from kueuelib.machinery.store import Delta, DeltaKind

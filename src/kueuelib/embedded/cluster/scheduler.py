@@ -9,13 +9,13 @@ from kueuelib.api.conditions import with_raw_condition
 from kueuelib.api.kinds import PERSISTENT_VOLUME_CLAIMS
 from kueuelib.api.meta import Obj, ObjectKey, find_condition
 from kueuelib.api.quantity import Quantity
-from kueuelib.embedded.builtins.raw import listed, section
+from kueuelib.embedded.builtins.fields import listed, section
 from kueuelib.embedded.builtins.resources import pod_requests
 from kueuelib.embedded.cluster.contract import DEFAULT_SCHEDULER, SCHEDULER
 from kueuelib.embedded.cluster.controller import Controller, Parts
-from kueuelib.embedded.cluster.mirror import gone
+from kueuelib.embedded.cluster.kinds import gone
 from kueuelib.embedded.cluster.placement import Placement, Room, place, room_of
-from kueuelib.embedded.cluster.pod_status import is_terminal
+from kueuelib.embedded.cluster.pod_life import is_terminal
 from kueuelib.embedded.cluster.volumes import is_bound
 from kueuelib.errors import ApiError
 from kueuelib.machinery.store import Delta

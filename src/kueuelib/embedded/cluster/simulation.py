@@ -19,15 +19,13 @@ from kueuelib.api.kinds import (
 from kueuelib.embedded.cluster.clock import Clock, ManualClock, SystemClock
 from kueuelib.embedded.cluster.collector import Collector
 from kueuelib.embedded.cluster.contract import KUBELET
-from kueuelib.embedded.cluster.controller import Parts
+from kueuelib.embedded.cluster.controller import Events, Parts
 from kueuelib.embedded.cluster.doomed_pods import ENDED_LIMIT, EndedPods, Evictions
-from kueuelib.embedded.cluster.events import Events
 from kueuelib.embedded.cluster.job_controller import POD_LIMIT, JobController
-from kueuelib.embedded.cluster.job_facts import Backoff
+from kueuelib.embedded.cluster.job_decision import Backoff
 from kueuelib.embedded.cluster.kinds import Kinds
-from kueuelib.embedded.cluster.kubelet import Kubelet
+from kueuelib.embedded.cluster.kubelet import Kubelet, NodeKeeper
 from kueuelib.embedded.cluster.namespaces import AccountController, NamespaceController
-from kueuelib.embedded.cluster.node_keeper import NodeKeeper
 from kueuelib.embedded.cluster.nodes import simulated_node
 from kueuelib.embedded.cluster.scheduler import Scheduler
 from kueuelib.embedded.cluster.stateful_sets import StatefulSetController

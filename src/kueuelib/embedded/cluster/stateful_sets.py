@@ -15,11 +15,11 @@ import orjson
 
 from kueuelib.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, labels_of
-from kueuelib.embedded.builtins.raw import listed, section
+from kueuelib.embedded.builtins.fields import listed, section
 from kueuelib.embedded.builtins.volume_rules import with_claims
 from kueuelib.embedded.cluster.controller import Controller, Parts
-from kueuelib.embedded.cluster.job_pods import from_template, is_ready
-from kueuelib.embedded.cluster.pod_status import is_terminal
+from kueuelib.embedded.cluster.job_decision import from_template, is_ready
+from kueuelib.embedded.cluster.pod_life import is_terminal
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.verbs import Propagation
 from kueuelib.errors import AlreadyExists, NotFound

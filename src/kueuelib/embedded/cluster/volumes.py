@@ -12,7 +12,7 @@ from typing import Any, Final
 from kueuelib.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from kueuelib.api.meta import Obj, ObjectKey, labels_of
 from kueuelib.api.quantity import Quantity
-from kueuelib.embedded.builtins.raw import section
+from kueuelib.embedded.builtins.fields import section
 from kueuelib.embedded.cluster.contract import SIMULATED
 from kueuelib.embedded.cluster.controller import Controller, Parts
 from kueuelib.machinery.selectors import from_label_selector

@@ -22,13 +22,11 @@ from yarl import URL
 from kueuelib.api.kinds import API_SERVICES
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import tls
-from kueuelib.embedded.admission.dialling import Contexts, service_session
+from kueuelib.embedded.admission.dialling import Contexts, Services, service_session
 from kueuelib.embedded.admission.plugin import Caller, Reader
-from kueuelib.embedded.admission.services import Services
-from kueuelib.embedded.builtins.raw import section
+from kueuelib.embedded.builtins.fields import section
 from kueuelib.embedded.conversion import HookFailed
-from kueuelib.embedded.registry.kind import Kind
-from kueuelib.embedded.registry.registry import version_rank
+from kueuelib.embedded.registry.kind import Kind, version_rank
 from kueuelib.embedded.storage import Change
 from kueuelib.errors import Unavailable
 from kueuelib.runtime.authority import show_certificate

@@ -12,19 +12,24 @@ from aiohttp import web
 
 from kueuelib.embedded import failures, release
 from kueuelib.embedded.access.attributes import Authorizer, refusal
-from kueuelib.embedded.access.impersonation import impersonated
 from kueuelib.embedded.access.reviews import GROUPS, KINDS, Reviews
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.http import bodies
 from kueuelib.embedded.http.aggregation import Aggregation
-from kueuelib.embedded.http.answers import answer, failure
-from kueuelib.embedded.http.authentication import ANONYMOUS, OPEN_PATHS, Authenticator
+from kueuelib.embedded.http.answers import (
+    DISCOVERY_VIEWS,
+    PLAIN,
+    VIEWS,
+    Form,
+    answer,
+    failure,
+    negotiate,
+)
+from kueuelib.embedded.http.authentication import ANONYMOUS, OPEN_PATHS, Authenticator, impersonated
 from kueuelib.embedded.http.discovery import Discovery
-from kueuelib.embedded.http.negotiation import DISCOVERY_VIEWS, PLAIN, VIEWS, Form, negotiate
 from kueuelib.embedded.http.openapi import OpenApi
+from kueuelib.embedded.http.parameters import Route, is_odd, parse, wish_of
 from kueuelib.embedded.http.resources import Resources
-from kueuelib.embedded.http.routes import Route, is_odd, parse
-from kueuelib.embedded.http.wishes import wish_of
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import ApiError, BadRequest, ServerError, TooLarge, Unauthorized
 from kueuelib.runtime.request_bodies import body_of

@@ -1,4 +1,4 @@
-"""Query parameters and DeleteOptions as values."""
+"""What a request wants: its path, its query parameters, its attributes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import attrs
+from aiohttp import web
+
 from kueuelib.embedded import failures
+from kueuelib.embedded.access.attributes import Attributes
 from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.builtins.fields import forbidden, invalid, not_supported, required, too_long
 from kueuelib.embedded.reading import UNLESS_VERSION
+from kueuelib.embedded.schema.formats import BAD_ESCAPE
 from kueuelib.embedded.schema.mismatch import HEAD, json_type
 from kueuelib.embedded.verbs import (
     DeleteOptions,
@@ -20,7 +25,74 @@ from kueuelib.embedded.verbs import (
     WatchOptions,
     WriteOptions,
 )
-from kueuelib.errors import BadRequest, FieldError
+from kueuelib.errors import BadRequest, FieldError, InvalidSelector
+from kueuelib.machinery.selectors import parse_field_selector
+
+# ---- parses paths --------------------------------------------------------------------------------
+
+
+def is_odd(text: str) -> bool:
+    """Whether a part of a URL cannot be decoded."""
+    return BAD_ESCAPE.search(text) is not None
+
+
+def readable(query: str) -> str:
+    """The pairs of a query that Go can read; it drops all others."""
+    return "&".join(each for each in query.split("&") if ";" not in each and not is_odd(each))
+
+
+@attrs.frozen
+class Route:
+    """A path below `/api/v1` or `/apis/<group>/<version>`.
+
+    Attributes:
+        group: empty for the core group.
+        version: for example `v1`.
+        namespace: empty for all namespaces and for cluster-scoped kinds.
+        plural: empty for the version's own discovery document.
+        name: empty for the collection.
+        subresource: empty for the object itself.
+        rest: the path after the subresource.
+        watched: whether the path has the old form of a watch, `/api/v1/watch/...`.
+    """
+
+    group: str
+    version: str
+    namespace: str = ""
+    plural: str = ""
+    name: str = ""
+    subresource: str = ""
+    rest: tuple[str, ...] = ()
+    watched: bool = False
+
+
+_OF_NAMESPACES = frozenset(("status", "finalize"))
+
+
+def parse(path: str) -> Route | None:
+    """The route; None if the path is not below a group version."""
+    parts = [part for part in path.split("/") if part]
+    if len(parts) >= 2 and parts[0] == "api":
+        group, version, rest = "", parts[1], parts[2:]
+    elif len(parts) >= 3 and parts[0] == "apis":
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    watched = rest[:1] == ["watch"] and len(rest) > 1
+    if watched:
+        rest = rest[1:]
+    namespace = ""
+    if (
+        len(rest) >= 3
+        and rest[0] == "namespaces"
+        and not (len(rest) == 3 and rest[2] in _OF_NAMESPACES and not group)
+    ):
+        namespace, rest = rest[1], rest[2:]
+    plural, name, subresource = [*rest[:3], "", "", ""][:3]
+    return Route(group, version, namespace, plural, name, subresource, tuple(rest[3:]), watched)
+
+
+# --------------------------------------------------------------------------------------------------
 
 MANAGER_LIMIT = 128
 OPTIONS_GROUP = "meta.k8s.io"
@@ -225,3 +297,52 @@ def _propagation(
     if orphan is not None:
         return Propagation.ORPHAN if orphan else Propagation.BACKGROUND, []
     return Propagation(policy) if policy else None, []
+
+
+# ---- the attributes of a request for access control ----------------------------------------------
+
+_OBJECT_VERBS = {
+    "GET": "get",
+    "HEAD": "get",
+    "POST": "create",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
+_COLLECTION_VERBS = {"GET": "list", "HEAD": "list", "DELETE": "deletecollection"}
+
+
+def wish_of(request: web.BaseRequest, route: Route | None) -> Attributes:
+    """The attributes of a request, for its resource or its path."""
+    method = request.method
+    if route is None or not route.plural:
+        return Attributes(_OBJECT_VERBS.get(method, method.lower()), path=request.path)
+    verb = _OBJECT_VERBS.get(method, method.lower())
+    name = route.name
+    if route.watched and verb == "get":
+        verb = "watch"
+    elif not name:
+        verb = _COLLECTION_VERBS.get(method, verb)
+        if verb == "list" and flag(request.query, "watch"):
+            verb = "watch"
+        if verb in ("list", "watch"):
+            name = _selected_name(request.query.get("fieldSelector", ""))
+    own = not route.group and route.plural == "namespaces"
+    return Attributes(
+        verb,
+        route.group,
+        route.plural,
+        route.subresource,
+        route.name if own else route.namespace,
+        name,
+        version=route.version,
+    )
+
+
+def _selected_name(field_selector: str) -> str:
+    if "metadata.name" not in field_selector:
+        return ""
+    try:
+        return parse_field_selector(field_selector).exact("metadata.name") or ""
+    except InvalidSelector:
+        return ""  # it is refused where the selector is used

@@ -10,9 +10,8 @@ import orjson
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
 from kueuelib.embedded.builtins.defaults import TEMPLATE_GENERATION
-from kueuelib.embedded.http.answers import Parts
-from kueuelib.embedded.http.negotiation import Form
-from kueuelib.embedded.registry.columns import AGE, CREATED
+from kueuelib.embedded.http.answers import Form, Parts
+from kueuelib.embedded.registry.cells import AGE, CREATED
 from kueuelib.embedded.registry.kind import Column, Kind, Version
 from kueuelib.errors import NotAcceptable
 

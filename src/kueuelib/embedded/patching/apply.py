@@ -7,40 +7,279 @@ converted object, or None when that version no longer exists.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+import json
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 import attrs
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.patching.compare import Difference, compare, merge
+from kueuelib.embedded.patching import fieldsets
 from kueuelib.embedded.patching.fieldsets import (
     NO_FIELDS,
+    Difference,
     FieldSet,
     Path,
+    compare,
     field,
     fields_of,
+    merge,
     remove,
     with_ancestors,
 )
-from kueuelib.embedded.patching.last_applied import given_up
-from kueuelib.embedded.patching.managers import (
-    APPLY,
-    BEFORE_FIRST_APPLY,
-    UNOWNED,
-    UPDATE,
-    Entries,
-    ManagerEntry,
-    apply_conflict,
-    capped,
-    entries_of,
-    is_reset,
-    owned,
-    raw_entries,
+from kueuelib.embedded.schema.node import SchemaNode, same_json
+from kueuelib.errors import BadRequest, Conflict
+
+# ---- the owners of fields: the entries of `metadata.managedFields` -------------------------------
+
+APPLY: Final = "Apply"
+UPDATE: Final = "Update"
+FIELDS_V1: Final = "FieldsV1"
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
+ANCIENT_CHANGES: Final = "ancient-changes"
+MAX_UPDATE_MANAGERS: Final = 10
+
+_META: Final = fieldsets.field("metadata")
+UNOWNED: Final[tuple[fieldsets.Path, ...]] = (
+    (fieldsets.field("apiVersion"),),
+    (fieldsets.field("kind"),),
+    *(
+        (_META, fieldsets.field(name))
+        for name in (
+            "name",
+            "namespace",
+            "creationTimestamp",
+            "selfLink",
+            "uid",
+            "clusterName",
+            "generation",
+            "managedFields",
+            "resourceVersion",
+        )
+    ),
 )
-from kueuelib.embedded.schema.equality import same_json
-from kueuelib.embedded.schema.node import SchemaNode
-from kueuelib.errors import BadRequest
+"""The fields that have no owner."""
+
+
+@attrs.frozen
+class ManagerEntry:
+    """The fields of one manager.
+
+    Attributes:
+        manager: its name.
+        operation: `Apply` or `Update`.
+        api_version: in which `fields` are named.
+        fields: its fields.
+        subresource: of its writes.
+        time: of the last change, in RFC 3339; empty: unknown.
+    """
+
+    manager: str
+    operation: str
+    api_version: str
+    fields: fieldsets.FieldSet
+    subresource: str = ""
+    time: str = ""
+
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        """One entry exists per identity; an applier has one whatever its version."""
+        version = self.api_version if self.operation == UPDATE else ""
+        return self.manager, self.operation, self.subresource, version
+
+    def __str__(self) -> str:
+        text = f'"{self.manager}"'
+        if self.subresource:
+            text += f' with subresource "{self.subresource}"'
+        if self.operation == UPDATE:
+            text += f" using {self.api_version}"
+        return text
+
+
+Entries = dict[tuple[str, str, str, str], ManagerEntry]
+
+
+def entries_of(raw: Iterable[Mapping[str, Any]] | None) -> Entries:
+    """The entries of raw `managedFields`; none at all if one is unreadable, as in Kubernetes."""
+    entries: Entries = {}
+    for each in raw or ():
+        try:
+            fields = fieldsets.from_fields_v1(each.get("fieldsV1") or {})
+        except ValueError:
+            return {}
+        operation, version = each.get("operation"), each.get("apiVersion")
+        if operation not in (APPLY, UPDATE) or not version or each.get("fieldsType") != FIELDS_V1:
+            return {}
+        entry = ManagerEntry(
+            each.get("manager") or "",
+            operation,
+            version,
+            fields,
+            each.get("subresource") or "",
+            each.get("time") or "",
+        )
+        entries[entry.identity] = entry
+    return entries
+
+
+def is_reset(raw: Any) -> bool:
+    """Whether raw `managedFields` request to forget all owners: no entry, or one empty entry."""
+    return isinstance(raw, list) and raw in ([], [{}])
+
+
+def raw_entries(entries: Iterable[ManagerEntry]) -> list[Obj]:
+    """The raw `managedFields`, appliers first, then by time and name."""
+    ordered = sorted(
+        entries, key=lambda e: (e.operation, e.time, e.manager, e.api_version, e.subresource)
+    )
+    return [_raw(entry) for entry in ordered]
+
+
+def _raw(entry: ManagerEntry) -> Obj:
+    raw: Obj = {"manager": entry.manager} if entry.manager else {}
+    raw |= {
+        "operation": entry.operation,
+        "apiVersion": entry.api_version,
+        "fieldsType": FIELDS_V1,
+        "fieldsV1": fieldsets.to_fields_v1(entry.fields),
+    }
+    if entry.time:
+        raw["time"] = entry.time
+    if entry.subresource:
+        raw["subresource"] = entry.subresource
+    return raw
+
+
+def owned(fields: fieldsets.FieldSet) -> fieldsets.FieldSet:
+    """Only the fields that can be owned."""
+    return fieldsets.without(fields, UNOWNED)
+
+
+def capped(entries: Entries) -> Entries:
+    """Merge old entries if there are too many managers."""
+    updates = sorted(
+        (each for each in entries.values() if each.operation == UPDATE),
+        key=lambda each: (each.manager != ANCIENT_CHANGES, each.time, each.manager),
+    )
+    if len(updates) <= MAX_UPDATE_MANAGERS:
+        return entries
+    surplus = updates[: len(updates) - MAX_UPDATE_MANAGERS + 1]  # their merged entry counts too
+    kept = {key: each for key, each in entries.items() if each not in surplus}
+    for each in surplus:
+        bucket = attrs.evolve(each, manager=ANCIENT_CHANGES)
+        earlier = kept.get(bucket.identity)
+        if earlier is not None:
+            bucket = attrs.evolve(bucket, fields=earlier.fields | each.fields)
+        kept[bucket.identity] = bucket
+    return kept
+
+
+def _ends_first(path: fieldsets.Path) -> tuple[tuple[bool, Any], ...]:
+    """The sort key of Kubernetes: for each object, its leaves first, then nested fields."""
+    last = len(path) - 1
+    return tuple((i < last, element) for i, element in enumerate(path))
+
+
+def apply_conflict(conflicts: Mapping[ManagerEntry, fieldsets.FieldSet]) -> Conflict:
+    """The answer to an apply that would take fields from others without force."""
+    pairs = [
+        (str(entry), fieldsets.show(path))
+        for entry, fields in sorted(conflicts.items(), key=lambda pair: str(pair[0]))
+        for path in sorted(fields, key=_ends_first)
+    ]
+    causes = [
+        {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": where}
+        for who, where in pairs
+    ]
+    if len(pairs) == 1:
+        text = f"1 conflict: conflict with {pairs[0][0]}: {pairs[0][1]}"
+    else:
+        lines: list[str] = []
+        for who in dict.fromkeys(who for who, _ in pairs):
+            lines.append(f"conflicts with {who}:")
+            lines += [f"- {where}" for name, where in pairs if name == who]
+        text = f"{len(pairs)} conflicts: " + "\n".join(lines)
+    return Conflict(f"Apply failed with {text}", details={"causes": causes})
+
+
+# ---- moves from client-side to server-side apply -------------------------------------------------
+# `kubectl apply` without `--server-side` stores the last applied configuration in an annotation. A
+# client that then uses `--server-side` keeps its fields without conflicts, and the annotation stays
+# correct for clients that switch back.
+
+KUBECTL: Final = "kubectl"
+"""The only manager to which this applies."""
+ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
+ANNOTATIONS_LIMIT: Final = 256 * 1024
+"""Bytes of all annotations together."""
+_ESCAPES: Final = {
+    ord(letter): f"\\u{ord(letter):04x}" for letter in ("<", ">", "&", "\u2028", "\u2029")
+}
+
+
+def given_up(node: SchemaNode, live: Obj | None, manager: str, version: str) -> FieldSet:
+    """The fields that a manager may take from others without force.
+
+    Those that it applied on the client's side and that have not changed since.
+
+    Args:
+        node: the schema at the version.
+        live: the present state at the version.
+        manager: the manager.
+        version: the apiVersion of the apply.
+    """
+    text = _annotations(live).get(ANNOTATION)
+    if manager != KUBECTL or not text:
+        return NO_FIELDS
+    try:
+        last = json.loads(text)
+    except (ValueError, RecursionError):
+        return NO_FIELDS
+    if not isinstance(last, dict) or last.get("apiVersion") != version:
+        return NO_FIELDS
+    change = compare(node, last, live)
+    return fields_of(node, last) - change.modified - change.added - change.removed
+
+
+def renewed(obj: Obj, config: Mapping[str, Any], manager: str) -> Obj:
+    """The object with its annotation updated to this apply, if it has the annotation.
+
+    Args:
+        obj: the object after an apply; it is not changed.
+        config: the applied configuration as sent.
+        manager: the field manager of the apply.
+    """
+    annotations = _annotations(obj)
+    if manager != KUBECTL or not annotations.get(ANNOTATION):
+        return obj
+    text = _encoded(config)
+    others = {name: each for name, each in annotations.items() if name != ANNOTATION}
+    size = sum(len(name.encode()) + len(each.encode()) for name, each in others.items())
+    if size + len(ANNOTATION) + len(text.encode()) <= ANNOTATIONS_LIMIT:
+        others[ANNOTATION] = text
+    if others == annotations:
+        return obj
+    return {**obj, "metadata": {**obj["metadata"], "annotations": others}}
+
+
+def _encoded(config: Mapping[str, Any]) -> str:
+    """The configuration in the form of a Go client, without the annotation itself."""
+    meta = config.get("metadata")
+    annotations = _annotations(config)
+    if isinstance(meta, Mapping) and annotations:
+        others = {name: each for name, each in annotations.items() if name != ANNOTATION}
+        config = {**config, "metadata": {**meta, "annotations": others}}
+    text = json.dumps(config, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    return text.translate(_ESCAPES) + "\n"
+
+
+def _annotations(obj: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    meta = (obj or {}).get("metadata")
+    annotations = meta.get("annotations") if isinstance(meta, Mapping) else None
+    return annotations if isinstance(annotations, Mapping) else {}
+
+
+# --------------------------------------------------------------------------------------------------
 
 R = TypeVar("R")
 

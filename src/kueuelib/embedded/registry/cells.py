@@ -1,14 +1,121 @@
-"""The cells of tables: each function reads one from a raw object."""
+"""The cells and columns of tables: each function reads one from a raw object."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.resources import files
+from typing import Any, Final
 
 from kueuelib.api.ages import duration
 from kueuelib.api.meta import Obj, find_condition, is_true, parse_time
-from kueuelib.embedded.builtins.raw import section
+from kueuelib.embedded.builtins.fields import section
+from kueuelib.embedded.registry.kind import Column
 from kueuelib.machinery.fields import field_of
+
+# ---- the part of JSONPath that printer columns use -----------------------------------------------
+# For example `.a.b[0].c`, `[*]`, `[?(@.type=="x")]`, `['a.b']`.
+
+Step = Callable[[Any], list[Any]]
+
+_TOKEN = re.compile(
+    r"""
+    \.(?P<field>(?:[\w$/-]|\\\.)+) |
+    \[(?P<index>-?\d+)\] |
+    \[(?P<all>\*)\] | \.(?P<each>\*) |
+    \[(?P<quoted>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\] |
+    \[\?\(\s*@\.(?P<left>[\w.-]+)\s*(?P<op>==|!=)\s*
+        (?P<right>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|true|false|-?\d+)\s*\)\]
+    """,
+    re.VERBOSE,
+)
+
+
+class JsonPath:
+    """A compiled path.
+
+    Raises:
+        ValueError: on construction, if the path uses unsupported syntax.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        body = text.strip().removeprefix("{").removesuffix("}").removeprefix("$")
+        if body == ".":
+            body = ""
+        if body and body[0] not in ".[":
+            body = f".{body}"
+        self._steps: list[Step] = []
+        position = 0
+        while position < len(body):
+            token = _TOKEN.match(body, position)
+            if token is None:
+                raise ValueError(f"unsupported JSONPath {text!r}")
+            self._steps.append(_step(token))
+            position = token.end()
+
+    def find(self, obj: Any) -> list[Any]:
+        """Every value at the path."""
+        values = [obj]
+        for step in self._steps:
+            values = [inner for value in values for inner in step(value)]
+        return values
+
+
+def _step(token: re.Match[str]) -> Step:
+    if token["field"] is not None:
+        return _member(token["field"].replace("\\.", "."))
+    if token["quoted"] is not None:
+        return _member(_unquoted(token["quoted"]))
+    if token["index"] is not None:
+        return _at(int(token["index"]))
+    if token["left"] is not None:
+        return _filter(token["left"].split("."), token["op"] == "==", _literal(token["right"]))
+    return _every
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text[1:-1])
+
+
+def _literal(text: str) -> Any:
+    if text[0] in "'\"":
+        return _unquoted(text)
+    return text == "true" if text in ("true", "false") else int(text)
+
+
+def _member(name: str) -> Step:
+    return lambda value: [value[name]] if isinstance(value, dict) and name in value else []
+
+
+def _at(index: int) -> Step:
+    def step(value: Any) -> list[Any]:
+        if isinstance(value, list) and -len(value) <= index < len(value):
+            return [value[index]]
+        return []
+
+    return step
+
+
+def _every(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return list(value) if isinstance(value, list) else []
+
+
+def _filter(path: list[str], equal: bool, right: Any) -> Step:
+    def holds(item: Any) -> bool:
+        for part in path:
+            if not isinstance(item, dict) or part not in item:
+                return False
+            item = item[part]
+        return bool(item == right) is equal
+
+    return lambda value: [item for item in value if holds(item)] if isinstance(value, list) else []
+
+
+# --------------------------------------------------------------------------------------------------
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
@@ -341,3 +448,52 @@ def last_schedule(obj: Obj, now: float) -> str:
     """The time since a CronJob last made a Job."""
     last = section(obj, "status").get("lastScheduleTime")
     return since(last, now) if last else NONE
+
+
+# The columns that `kubectl get` shows for built-in kinds; NAME and AGE are those of every kind.
+# They are data: `columns.txt` next to this module, whose head explains it.
+
+
+def _read(text: str) -> Callable[[Obj, float], Any]:
+    name, *arguments = shlex.split(text)
+    if name.startswith("."):
+        absent = arguments[0] if arguments else NONE
+        return lambda obj, _: field_of(obj, name[1:]) or absent
+    cell: Callable[..., Any] = globals()[name]
+    return cell(*arguments) if arguments else cell
+
+
+AGE: Final = Column("Age", "string", ago("metadata.creationTimestamp"))
+CREATED: Final = (Column("Created At", "date", _read(".metadata.creationTimestamp")),)
+"""The columns of a kind without its own."""
+_POD: Final = tuple(
+    Column(name, "string", every(f"spec.template.spec.containers.{key}"), priority=1)
+    for name, key in (("Containers", "name"), ("Images", "image"))
+)
+_SHARED: Final[Mapping[str, tuple[Column, ...]]] = {
+    "AGE": (AGE,),
+    "CREATED": CREATED,
+    "POD": _POD,
+    "SELECTOR": (Column("Selector", "string", selector, priority=1),),
+}
+
+
+def _columns(lines: list[str]) -> Iterator[Column]:
+    for line in lines:
+        if line in _SHARED:
+            yield from _SHARED[line]
+            continue
+        name, type_, text, *marks = (part.strip() for part in line.split(" | "))
+        wide, _, form = "".join(marks).partition(" ")
+        yield Column(name, type_, _read(text), form, priority=int(wide == "wide"))
+
+
+def _all() -> Iterator[tuple[str, tuple[Column, ...]]]:
+    text = files("kueuelib.embedded.registry").joinpath("columns.txt").read_text("ascii")
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    for paragraph in "\n".join(lines).replace("\n ", "\t").splitlines():
+        kinds, *lines = paragraph.split("\t")
+        yield from ((kind, tuple(_columns(lines))) for kind in kinds.split())
+
+
+COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = dict(_all())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -10,17 +11,127 @@ from urllib.parse import urlsplit
 import attrs
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.admission.client_config import validate_client, validate_reviews
-from kueuelib.embedded.builtins import naming
-from kueuelib.embedded.builtins.fields import duplicate, forbidden, invalid, not_supported, required
-from kueuelib.embedded.builtins.raw import listed, section
+from kueuelib.embedded.admission.hook_rules import validate_client, validate_reviews
+from kueuelib.embedded.builtins.fields import (
+    duplicate,
+    forbidden,
+    invalid,
+    listed,
+    not_supported,
+    required,
+    section,
+)
+from kueuelib.embedded.builtins.metadata import label_1035, subdomain
 from kueuelib.embedded.builtins.rule_table import BrokenRules, Check, ValuePlace, check
-from kueuelib.embedded.registry.json_path import JsonPath
-from kueuelib.embedded.registry.schema_validation import is_structural, schema_problems
+from kueuelib.embedded.cel.regex import are_too_large
+from kueuelib.embedded.registry.cells import JsonPath
 from kueuelib.embedded.schema.formats import is_known
-from kueuelib.embedded.schema.patterns import are_too_large
-from kueuelib.embedded.schema.structural_rules import parts_of
+from kueuelib.embedded.schema.node import MISSING, SchemaNode
+from kueuelib.embedded.schema.structural import StructuralSchema, prune
+from kueuelib.embedded.schema.structural_rules import (
+    has_unsupported,
+    openapi_problems,
+    parts_of,
+    structural_problems,
+)
+from kueuelib.embedded.schema.validate import validate_value
 from kueuelib.errors import FieldError
+
+# ---- validates the schema of one version of a CustomResourceDefinition ---------------------------
+
+_AT_THE_ROOT = {
+    **{
+        name: name[0].upper() + name[1:]
+        for name in (
+            *("description", "type", "format", "title", "maximum", "exclusiveMaximum", "minimum"),
+            *("exclusiveMinimum", "maxLength", "minLength", "pattern", "maxItems", "minItems"),
+            *("uniqueItems", "multipleOf", "required", "items", "properties", "externalDocs"),
+            "example",
+        )
+    },
+    "x-kubernetes-preserve-unknown-fields": "XPreserveUnknownFields",
+    "x-kubernetes-validations": "XValidations",
+}
+"""What the root may contain when the status is a subresource, and its name in messages."""
+
+
+def schema_problems(
+    schema: Mapping[str, Any], path: str, *, status: bool, lenient: bool
+) -> list[FieldError]:
+    """What is wrong with a schema; CEL rules are compiled only if it is otherwise valid.
+
+    Args:
+        schema: the OpenAPI schema.
+        path: of the schema in the definition.
+        status: whether the status is a subresource.
+        lenient: whether the definition was stored before with a schema that is not structural.
+    """
+    errors = _root_problems(schema, path) if status else []
+    if schema.get("nullable"):
+        errors.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
+    shape: list[FieldError] = []
+    if not lenient and not has_unsupported(schema):
+        shape = structural_problems(schema, path)
+        errors += shape
+    basics = openapi_problems(schema, path)
+    if shape or basics or lenient:
+        return [*errors, *basics]
+    try:
+        structural = StructuralSchema.of(schema)
+    except (ValueError, TypeError, AttributeError) as error:
+        return [*errors, invalid(path, "", f"error building validator: {error}")]
+    errors += _default_problems(structural.node, path, head=True)
+    return errors or structural.rule_problems(path)
+
+
+def is_structural(schema: Mapping[str, Any]) -> bool:
+    """Whether a schema that was stored before is structural."""
+    return not has_unsupported(schema) and not structural_problems(schema, "")
+
+
+def _root_problems(schema: Mapping[str, Any], path: str) -> list[FieldError]:
+    """What is wrong with the root, if the status is a subresource."""
+    if schema.get("type") != "object":
+        text = (
+            'only "object" is allowed as the type at the root of the schema if the status '
+            "subresource is enabled"
+        )
+        return [invalid(f"{path}.type", schema.get("type") or "", text)] if "type" in schema else []
+    told = (name for name, value in schema.items() if value not in (None, False, "", []))
+    if all(name in _AT_THE_ROOT or name == "nullable" for name in told):
+        return []
+    names = " ".join(_AT_THE_ROOT.values())
+    text = (
+        f"only [{names}] fields are allowed at the root of the schema if the status subresource "
+        "is enabled"
+    )
+    return [invalid(path, dict(schema), text)]
+
+
+_HEAD = frozenset({"apiVersion", "kind", "metadata"})
+
+
+def _default_problems(node: SchemaNode, path: str, *, head: bool = False) -> Iterator[FieldError]:
+    """Why defaults are not valid without a look at CEL rules; values of maps have none."""
+    if node.default is not MISSING:
+        yield from _problems_of(node, node.default, f"{path}.default")
+    if node.items is not None:
+        yield from _default_problems(node.items, f"{path}.items")
+    for name, sub in sorted(node.properties.items()):
+        if not ((head or node.embedded) and name in _HEAD):
+            yield from _default_problems(sub, f"{path}.properties[{name}]")
+
+
+def _problems_of(node: SchemaNode, default: Any, path: str) -> Iterator[FieldError]:
+    holder = SchemaNode(properties={"value": node})
+    if prune(holder, {"value": copy.deepcopy(default)}):
+        yield invalid(path, default, "must not have unknown fields")
+    for error in validate_value(node, default):
+        where = error.path if error.path.startswith("[") or not error.path else f".{error.path}"
+        yield attrs.evolve(error, path=path + where)
+
+
+# --------------------------------------------------------------------------------------------------
 
 APPROVAL = "api-approved.kubernetes.io"
 APPROVAL_URL = "https://github.com/kubernetes/enhancements/pull/1111"
@@ -81,13 +192,13 @@ def validate_definition(obj: Obj, old: Obj | None) -> list[FieldError]:
 
 
 def _group(at: ValuePlace, _: str) -> BrokenRules:
-    why = ",".join(naming.subdomain(at.value))
+    why = ",".join(subdomain(at.value))
     why = why or ("" if "." in at.value else "should be a domain with at least one dot")
     return [invalid(at.path, at.value, why)] if why else []
 
 
 def _name(at: ValuePlace, before: str) -> BrokenRules:
-    texts = naming.label_1035(at.value.lower() if before else at.value)
+    texts = label_1035(at.value.lower() if before else at.value)
     return [invalid(at.path, at.value, before + ",".join(texts))] if texts else []
 
 
@@ -157,7 +268,7 @@ def _validate_versions(versions: Sequence[Mapping[str, Any]], *, lenient: bool) 
             errors.append(required(f"{path}[{i}].schema.openAPIV3Schema"))
     for i, version in enumerate(versions):
         where, name = f"{path}[{i}]", version.get("name") or ""
-        if texts := naming.label_1035(name):
+        if texts := label_1035(name):
             errors.append(invalid(f"{where}.name", name, ",".join(texts)))
         errors += _validate_deprecation(version, f"{where}.deprecationWarning")
         for facet, (_, own) in FACETS.items():

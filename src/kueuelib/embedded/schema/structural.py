@@ -10,9 +10,8 @@ import attrs
 import orjson
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.schema.embedded_objects import embedded_objects
 from kueuelib.embedded.schema.node import SchemaNode, from_openapi
-from kueuelib.embedded.schema.validate import validate
+from kueuelib.embedded.schema.validate import embedded_objects, validate
 from kueuelib.errors import FieldError
 
 KEPT = 4

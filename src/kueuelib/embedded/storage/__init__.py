@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from kueuelib.embedded.storage.memory import Storage, encoded
-from kueuelib.embedded.storage.table import Change, Compacted, Entry, StaleWrite, Table
+from kueuelib.embedded.storage.memory import (
+    Change,
+    Compacted,
+    Entry,
+    StaleWrite,
+    Storage,
+    Table,
+    encoded,
+)
 
 __all__ = ["Change", "Compacted", "Entry", "StaleWrite", "Storage", "Table", "encoded"]

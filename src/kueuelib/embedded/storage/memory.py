@@ -1,17 +1,377 @@
-"""All tables and the counter that orders every write."""
+"""The objects in memory: a table per kind, the counter of all writes, and their journal."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+import asyncio
+import logging
+import sqlite3
+import threading
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Iterator, Mapping
 
+import attrs
 import orjson
 
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.embedded.storage.table import Change, Entry, StaleWrite, Table
+from kueuelib.embedded.storage.folder import DataFolder, Row
+from kueuelib.errors import KueuelibError, ServerError
+from kueuelib.runtime.memory import LARGE, uncollected
 
-if TYPE_CHECKING:
-    from kueuelib.embedded.storage.journal import Journal
+# ---- the objects of one kind and their latest changes --------------------------------------------
+
+LOG_LENGTH = 8192
+LOG_BYTES = 4 * 2**20
+KEPT_AT_LEAST = 256
+
+
+class Compacted(KueuelibError):
+    """The requested changes are no longer available.
+
+    Attributes:
+        oldest: the oldest resource version from which changes are known.
+    """
+
+    def __init__(self, asked: int, oldest: int) -> None:
+        super().__init__(f"changes since {asked} were compacted, the oldest are since {oldest}")
+        self.asked = asked
+        self.oldest = oldest
+
+
+class StaleWrite(KueuelibError):
+    """The object was changed, created or removed since it was read."""
+
+
+@attrs.define(eq=False)
+class Entry:
+    """One state of one object.
+
+    Attributes:
+        key: its name.
+        revision: its resource version.
+        version: the API version of `raw`, for example `v1beta2`.
+        raw: the object as JSON.
+        labels: its labels.
+        fields: for field selectors, beyond name and namespace.
+        views: other forms of `raw`, filled in on demand.
+    """
+
+    key: ObjectKey
+    revision: int
+    version: str
+    raw: bytes
+    labels: Mapping[str, str]
+    fields: Mapping[str, str]
+    views: dict[str, bytes] | None = None
+
+    def obj(self) -> Obj:
+        """The object, decoded again at every call."""
+        if len(self.raw) <= LARGE:
+            return orjson.loads(self.raw)  # type: ignore[no-any-return]
+        with uncollected():
+            return orjson.loads(self.raw)  # type: ignore[no-any-return]
+
+
+@attrs.frozen(eq=False)
+class Change:
+    """One step in the life of an object.
+
+    Attributes:
+        revision: the resource version of the step.
+        before: the previous state; None for a creation.
+        after: the new state; if `removed`, the last one, at the new revision.
+        removed: whether the object is gone.
+    """
+
+    revision: int
+    before: Entry | None
+    after: Entry
+    removed: bool
+
+
+class Table:
+    """All objects of one kind, ordered by namespace and name, and a log of their changes.
+
+    The log is a window: readers have an absolute position in it and pull. A reader that falls
+    behind the window gets `Compacted`, so a slow reader costs only its position.
+
+    Args:
+        name: of the table.
+        floor: changes up to this resource version are not known.
+    """
+
+    def __init__(self, name: str, floor: int = 0) -> None:
+        self.name = name
+        self._spaces: dict[str, dict[str, Entry]] = {}
+        self._names: dict[str, list[str]] = {}
+        self._order: list[str] = []
+        self._count = 0
+        self._log: list[Change] = []
+        self._first = 0
+        self._log_bytes = 0
+        self._compacted = floor
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def get(self, key: ObjectKey) -> Entry | None:
+        """The present state of an object."""
+        space = self._spaces.get(key.namespace)
+        return None if space is None else space.get(key.name)
+
+    def entries(self, namespace: str = "", after: ObjectKey | None = None) -> Iterator[Entry]:
+        """Present states in the order of their keys.
+
+        Args:
+            namespace: only this one; empty for all.
+            after: only later keys.
+        """
+        spaces = self._order if not namespace else [namespace] if namespace in self._names else []
+        if after is not None:
+            spaces = spaces[bisect_left(spaces, after.namespace) :]
+        for space in spaces:
+            names = self._names[space]
+            if after is not None and space == after.namespace:
+                names = names[bisect_right(names, after.name) :]
+            objects = self._spaces[space]
+            for name in names:
+                yield objects[name]
+
+    def namespaces(self) -> list[str]:
+        """The namespaces with objects."""
+        return list(self._order)
+
+    def apply(self, change: Change) -> None:
+        """Makes a change visible and wakes its waiters."""
+        self._place(change)
+        self._note(change)
+        self.wake()
+
+    def restore(self, change: Change, *, logged: bool) -> None:
+        """Makes a change of an earlier process visible.
+
+        Args:
+            change: later than all others.
+            logged: whether watches may receive it.
+        """
+        self._place(change)
+        if logged:
+            self._note(change)
+
+    def _place(self, change: Change) -> None:
+        entry = change.after
+        namespace, name = entry.key
+        if change.removed:
+            space = self._spaces[namespace]
+            del space[name]
+            names = self._names[namespace]
+            del names[bisect_left(names, name)]
+            self._count -= 1
+            if not space:
+                del self._spaces[namespace], self._names[namespace]
+                del self._order[bisect_left(self._order, namespace)]
+        else:
+            if namespace not in self._spaces:
+                self._spaces[namespace] = {}
+                self._names[namespace] = []
+                insort(self._order, namespace)
+            if change.before is None:
+                insort(self._names[namespace], name)
+                self._count += 1
+            self._spaces[namespace][name] = entry
+
+    def _note(self, change: Change) -> None:
+        self._log.append(change)
+        self._log_bytes += len(change.after.raw)
+        if len(self._log) > LOG_LENGTH or (
+            self._log_bytes > LOG_BYTES and len(self._log) > KEPT_AT_LEAST
+        ):
+            self.compact(len(self._log) // 4)
+
+    # ---- the log
+
+    @property
+    def compacted(self) -> int:
+        """The resource version after which changes are available."""
+        return self._compacted
+
+    @property
+    def end(self) -> int:
+        """The position behind the latest change."""
+        return self._first + len(self._log)
+
+    def compact(self, count: int) -> None:
+        """Drops the oldest changes."""
+        dropped = self._log[:count]
+        if not dropped:
+            return
+        del self._log[:count]
+        self._first += count
+        self._log_bytes -= sum(len(change.after.raw) for change in dropped)
+        self._compacted = dropped[-1].revision
+
+    def forget(self, revision: int) -> None:
+        """Drops all changes up to a resource version of the store, even without changes in this
+        table.
+        """
+        self.compact(len(self._log))
+        self._compacted = max(self._compacted, revision)
+
+    def position(self, revision: int) -> int:
+        """The position behind the changes up to a resource version.
+
+        Raises:
+            Compacted: changes after it have been forgotten.
+        """
+        if revision < self._compacted:
+            raise Compacted(revision, self._compacted)
+        return self._first + bisect_right(self._log, revision, key=lambda change: change.revision)
+
+    def since(self, position: int, limit: int = 512) -> list[Change]:
+        """The changes since a position.
+
+        Raises:
+            Compacted: some of them have been forgotten.
+        """
+        start = position - self._first
+        if start < 0:
+            raise Compacted(position, self._compacted)
+        return self._log[start : start + limit]
+
+    def as_of(self, revision: int) -> Mapping[ObjectKey, Entry | None]:
+        """The past states of objects that have changed since a revision; None for absent ones.
+
+        Raises:
+            Compacted: the revision is no longer available.
+        """
+        past: dict[ObjectKey, Entry | None] = {}
+        start = self.position(revision) - self._first
+        for change in reversed(self._log[start:]):
+            past[change.after.key] = change.before
+        return past
+
+    # ---- waiting
+
+    async def changed(self, seconds: float) -> None:
+        """Returns after the next change, or after a number of seconds."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_later(max(0.0, seconds), _resolve, waiter)
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            self._waiters.discard(waiter)
+
+    def wake(self) -> None:
+        """Wakes all waiters."""
+        if self._waiters:
+            waiters, self._waiters = self._waiters, set()
+            for waiter in waiters:
+                _resolve(waiter)
+
+
+def _resolve(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+# ---- saves changes on disk before they become visible --------------------------------------------
+
+HISTORY = 8_192
+"""The number of latest changes that are kept for watches that resume after a restart."""
+
+TIDY_EVERY = 1_024
+"""The number of changes after which the log is merged into the file, and old states are dropped."""
+
+SYNC_SECONDS = 1.0
+"""So long after a change it is on the disk at the latest, if the disk keeps up."""
+_LOG = logging.getLogger("kueuelib.embedded")
+_REFUSED = (
+    "%s: the disk refuses the latest changes: %s; a power failure may lose them; trying again"
+)
+
+
+class Journal:
+    """Writes to a data folder. Use it from one event loop.
+
+    A change is one transaction of some ten microseconds: it is written to the log, in the system's
+    buffers. Slower work that waits for the disk is done in a thread.
+
+    Args:
+        folder: the data folder.
+
+    Attributes:
+        folder: the same.
+    """
+
+    def __init__(self, folder: DataFolder) -> None:
+        self.folder = folder
+        self._count = 0
+        self._latest = 0
+        self._due = threading.Event()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._tidy, name="kueuelib-journal", daemon=True)
+        self._thread.start()
+
+    def record(self, table: str, change: Change) -> None:
+        """Saves a change before it is visible; afterwards it survives the end of the process.
+
+        Raises:
+            ServerError: the disk refuses it.
+        """
+        entry = change.after
+        row = Row(
+            change.revision,
+            table,
+            entry.key.namespace,
+            entry.key.name,
+            change.removed,
+            entry.version,
+            entry.raw,
+        )
+        try:
+            self.folder.append(row)
+        except (sqlite3.Error, OSError) as error:
+            why = str(error) or type(error).__name__
+            raise ServerError(f"the state cannot be saved in {self.folder.path}: {why}") from error
+        finally:
+            self._due.set()
+        self._latest = change.revision
+        self._count += 1
+
+    async def close(self) -> None:
+        """Ends the thread, and records a clean end."""
+        self._closing.set()
+        self._due.set()
+        await asyncio.to_thread(self._thread.join)
+        self.folder.note(clean=str(self.folder.latest()).encode())
+        self.folder.close()
+
+    def _tidy(self) -> None:
+        tidied = failures = 0
+        while True:
+            self._due.wait()
+            self._closing.wait(SYNC_SECONDS * 2 ** min(failures, 6))
+            self._due.clear()
+            if self._closing.is_set():  # perhaps only now, so that `close` will not be heard again
+                return
+            try:
+                self.folder.sync(self._latest)
+                if self._count - tidied >= TIDY_EVERY:
+                    tidied = self._count
+                    self.folder.tidy(max(0, self._latest - HISTORY), self._closing.is_set)
+            except (sqlite3.Error, OSError) as error:
+                if not failures:
+                    _LOG.warning(_REFUSED, self.folder.path, error)
+                failures += 1
+                self._due.set()
+            else:
+                failures = 0
+
+
+# --------------------------------------------------------------------------------------------------
 
 NOTHING: Mapping[str, str] = {}
 

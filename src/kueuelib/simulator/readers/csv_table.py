@@ -12,10 +12,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from kueuelib.errors import ConfigError
-from kueuelib.simulator.faults import BadValue, Faults
-from kueuelib.simulator.parsing import amount, moment, not_negative, whole
-from kueuelib.simulator.readers.each import each
-from kueuelib.simulator.readers.source import Source, lines
+from kueuelib.simulator.parsing import BadValue, Faults, amount, moment, not_negative, whole
+from kueuelib.simulator.readers.source import Source, each, lines
 from kueuelib.simulator.work import COMPLETED, CPU, END_STATES, GPU, MEMORY, Job, pods
 
 REQUEST = "request."
@@ -29,7 +27,7 @@ OPTIONAL = (
 )
 
 
-def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
+def read_csv(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     """The jobs of a file.
 
     Args:

@@ -8,19 +8,20 @@ from pathlib import Path
 from typing import Protocol
 
 from kueuelib.errors import ConfigError
-from kueuelib.simulator.faults import Faults
-from kueuelib.simulator.readers import (
-    csv_table,
-    generator,
-    helios,
-    manifests,
-    openb,
-    pai,
-    philly,
-    swf,
-    synthetic,
+from kueuelib.simulator.parsing import Faults
+from kueuelib.simulator.readers.csv_table import read_csv
+from kueuelib.simulator.readers.manifests import read_manifests
+from kueuelib.simulator.readers.philly import (
+    PAI_JOBS,
+    PAI_TASKS,
+    read_helios,
+    read_openb,
+    read_pai,
+    read_philly,
 )
 from kueuelib.simulator.readers.source import Source
+from kueuelib.simulator.readers.swf import read_swf
+from kueuelib.simulator.readers.synthetic import read_generator, read_synthetic
 from kueuelib.simulator.work import Job
 
 
@@ -33,15 +34,15 @@ class Reader(Protocol):
 
 
 FORMATS: dict[str, Reader] = {
-    "csv": csv_table.read,
-    "generator": generator.read,
-    "helios": helios.read,
-    "openb": openb.read,
-    "pai": pai.read,
-    "philly": philly.read,
-    "swf": swf.read,
-    "synthetic": synthetic.read,
-    "yaml": manifests.read,
+    "csv": read_csv,
+    "generator": read_generator,
+    "helios": read_helios,
+    "openb": read_openb,
+    "pai": read_pai,
+    "philly": read_philly,
+    "swf": read_swf,
+    "synthetic": read_synthetic,
+    "yaml": read_manifests,
 }
 """The readers by the names that `--format` accepts."""
 
@@ -55,7 +56,7 @@ def format_of(path: Path) -> str:
         ConfigError: the name does not show it, or it is a folder that is not a trace.
     """
     if path.is_dir():
-        tables = [f"{table}.csv" for table in (pai.JOBS, pai.TASKS)]
+        tables = [f"{table}.csv" for table in (PAI_JOBS, PAI_TASKS)]
         if not all((path / table).exists() for table in tables):
             problem = f"is a folder without {' and '.join(tables)}, the tables of PAI"
             raise ConfigError(str(path), problem, "give the files of the trace by name")
@@ -85,7 +86,7 @@ def reader(name: str, scale: float) -> Reader:
         ConfigError: a recorded trace is to be scaled.
     """
     if name == "synthetic":
-        return partial(synthetic.read, scale=scale)
+        return partial(read_synthetic, scale=scale)
     if scale != 1.0:
         raise ConfigError("--scale", f"a trace of format {name} is recorded", "leave it out")
     return FORMATS[name]

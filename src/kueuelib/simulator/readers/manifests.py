@@ -25,8 +25,7 @@ from kueuelib.errors import ConfigError, InvalidJob, InvalidObject
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.reconcile.priority import PriorityClasses, PriorityClassNotFound, resolve
 from kueuelib.simulator.cluster import key_in
-from kueuelib.simulator.faults import BadValue, Faults
-from kueuelib.simulator.parsing import moment, not_negative
+from kueuelib.simulator.parsing import BadValue, Faults, moment, not_negative
 from kueuelib.simulator.readers.source import Source, whole_text
 from kueuelib.simulator.work import COMPLETED, FAILED, Job, PodShape
 from kueuelib.workload import states
@@ -93,7 +92,7 @@ def _flat(content: Any) -> Iterator[Any]:
         yield content
 
 
-def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
+def read_manifests(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     """The jobs of a file.
 
     Args:

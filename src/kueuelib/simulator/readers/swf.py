@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from kueuelib.simulator.faults import BadValue, Faults
-from kueuelib.simulator.parsing import moment, number, whole
-from kueuelib.simulator.readers.each import each
-from kueuelib.simulator.readers.source import Source, lines
+from kueuelib.simulator.parsing import BadValue, Faults, moment, number, whole
+from kueuelib.simulator.readers.source import Source, each, lines
 from kueuelib.simulator.work import COMPLETED, CPU, FAILED, KILLED, Job, pods
 
 FIELDS = (
@@ -24,7 +22,7 @@ FIELDS = (
 _ENDS = {0: FAILED, 1: COMPLETED, 5: KILLED}
 
 
-def read(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
+def read_swf(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     """The jobs of a file.
 
     Args:

@@ -22,7 +22,7 @@ from kueuelib.simulator.report.chart import (
     area,
     steps,
 )
-from kueuelib.simulator.report.run import Run
+from kueuelib.simulator.report.comparison import Run
 from kueuelib.simulator.report.scales import (
     Scale,
     grid,

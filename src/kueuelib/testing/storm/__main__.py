@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kueuelib.testing.storm.seed_plan import counts, coverage, summary, timeline
+
 from .profiles import PROFILES
 from .seed_plan import Report
-from .timeline import counts, coverage, summary, timeline
 from .tour import MIXED, replay, shrunk, tour
 
 __all__ = ["main"]

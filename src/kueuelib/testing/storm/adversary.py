@@ -8,10 +8,11 @@ from urllib.parse import parse_qs
 
 import attrs
 
+from kueuelib.testing.storm.faults import Injection, Subject
+
 from .draws import Draws
 from .exchange import Call
 from .faults import CATALOGUE, FINE, FLOWING, WRITES, Answer, EventFate, Fate, refusal
-from .injections import Injection, Subject
 from .profiles import WORKLOADS, Weather
 
 __all__ = ["Hostile", "Remaining"]

@@ -10,8 +10,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import DeleteOptions, PatchType, Propagation, WriteOptions
 from kueuelib.errors import AlreadyExists, NotFound
-from kueuelib.testing.storm.loop import StormLoop
-from kueuelib.testing.storm.owners import Owner
+from kueuelib.testing.storm.loop import Owner, StormLoop
 
 T = TypeVar("T")
 _PATCHES = {"merge": PatchType.MERGE, "json": PatchType.JSON, "strategic": PatchType.STRATEGIC}

@@ -21,7 +21,7 @@ from kueuelib.runtime.lives import Life, live_until
 from kueuelib.runtime.manager import Manager
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.testing.storm.api import Api
-from kueuelib.testing.storm.settings import CONFIGURATION, NAMESPACE, WEBHOOK_PORT
+from kueuelib.testing.storm.theatre import CONFIGURATION, NAMESPACE, WEBHOOK_PORT
 from kueuelib.testing.storm.wire import WEBHOOK_HOST
 
 __all__ = ["BundledManager", "JobProgram", "ManagerProcess"]

@@ -1,5 +1,4 @@
-"""The faults of the hostile world as data: the possible fates of calls and events, and why they are
-legal.
+"""The faults of the hostile world as data: the possible fates of calls and events.
 
 Nothing is injected here: the adversary chooses a fate, and the wire executes it. Each kind of
 fault in `CATALOGUE` names the guarantee, or the lack of one, that makes it legal in Kubernetes.
@@ -12,7 +11,7 @@ from typing import Final, Literal, Protocol
 
 import attrs
 
-from .exchange import Call
+from kueuelib.testing.storm.exchange import Call
 
 __all__ = [
     "CATALOGUE",
@@ -24,9 +23,53 @@ __all__ = [
     "Answer",
     "EventFate",
     "Fate",
+    "Injection",
     "Kind",
+    "Subject",
     "refusal",
 ]
+
+
+# ---- injected faults and their targets -----------------------------------------------------------
+
+
+@attrs.frozen
+class Subject:
+    """The target of a fault; empty strings for missing parts.
+
+    Attributes:
+        owner: The process.
+        verb: The verb of its call; `event` for an event of its watch.
+        resource: The resource of its call.
+        namespace: The namespace of the object that the call names.
+        name: The name of the object that the call names.
+    """
+
+    owner: str = ""
+    verb: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+@attrs.frozen
+class Injection:
+    """One injected fault.
+
+    Attributes:
+        label: The label by which it can be suppressed.
+        kind: The kind of fault.
+        at: The virtual time in seconds.
+        subject: Its target.
+    """
+
+    label: str
+    kind: str
+    at: float
+    subject: Subject = Subject()
+
+
+# --------------------------------------------------------------------------------------------------
 
 READS: Final = frozenset({"get", "list", "watch"})
 WRITES: Final = frozenset({"create", "update", "patch", "apply", "delete", "deletecollection"})

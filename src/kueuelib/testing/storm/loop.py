@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import hashlib
 import heapq
 import itertools
+import math
 import random
 import socket
 import weakref
@@ -21,11 +23,215 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from kueuelib.errors import KueuelibError
-from kueuelib.testing.storm.handles import Handle, Timer
-from kueuelib.testing.storm.owners import OWNER, STORM, Owner, context_of, owner_of
 
 if TYPE_CHECKING:
     from kueuelib.testing.storm.wire import Wire
+
+
+# ---- callbacks and timers of a simulated event loop, without debug checks: there are millions ----
+
+
+class Handle:
+    """A callback; what asyncio asks of its own `Handle`.
+
+    Args:
+        callback: what is called.
+        args: with these.
+        context: in this; None: in a copy of the present one.
+
+    Attributes:
+        dead: whether it was cancelled.
+    """
+
+    __slots__ = ("args", "callback", "context", "dead")
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: contextvars.Context | None,
+    ) -> None:
+        self.context = contextvars.copy_context() if context is None else context
+        self.callback = callback
+        self.args = args
+        self.dead = False
+
+    def cancel(self) -> None:
+        """It will not be called, and holds nothing."""
+        self.dead = True
+        self.callback, self.args = _nothing, ()
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        return self.dead
+
+    def get_context(self) -> contextvars.Context:
+        """The context in which it is called."""
+        return self.context
+
+    def run(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Call it; the loop's handler hears of what it raises."""
+        try:
+            self.context.run(self.callback, *self.args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as every loop does
+            message = f"Exception in callback {self.callback!r}"
+            loop.call_exception_handler({"message": message, "exception": error, "handle": self})
+
+    def is_step(self) -> bool:
+        """Whether it is a step of a task.
+
+        Only tasks may overtake: asyncio guarantees that plain callbacks, for example those of a
+        transport to its protocol, run in the order they were registered.
+        """
+        return isinstance(getattr(self.callback, "__self__", None), asyncio.Task)
+
+
+class Timer(Handle):
+    """A callback at an instant.
+
+    Args:
+        instant: the clock of the owner then.
+        cancelled: called when it is cancelled before it was taken.
+    """
+
+    __slots__ = ("_cancelled", "_instant")
+
+    def __init__(
+        self,
+        instant: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: contextvars.Context | None,
+        cancelled: Callable[[], None],
+    ) -> None:
+        super().__init__(callback, args, context)
+        self._instant = instant
+        self._cancelled: Callable[[], None] | None = cancelled
+
+    def when(self) -> float:
+        """The clock of the owner when it is called."""
+        return self._instant
+
+    def cancel(self) -> None:
+        """It will not be called, and holds nothing."""
+        if not self.dead and self._cancelled is not None:
+            self._cancelled()
+        super().cancel()
+
+    def taken(self) -> None:
+        """It waits no longer."""
+        self._cancelled = None
+
+
+def _nothing() -> None:
+    """What a cancelled callback is."""
+
+
+# ---- the simulated processes: the owner of the running code, its clock and its random numbers ----
+# A context variable names the owner of the running code. Tasks, callbacks and timers inherit it
+# with their context, so that a whole process can be killed or paused, and has its own clock.
+
+EPOCH = 1_790_000_000.0
+"""Seconds since the epoch at which every world begins, by a correct clock."""
+UPTIME = 10_000.0
+"""The time of monotonic clocks at that moment."""
+
+
+class Owner:
+    """One simulated process: its name, whether it runs, its clocks and its random numbers.
+
+    A restarted process is another owner with the same name.
+
+    Args:
+        name: for example `manager-1`.
+        life: the number of this start of the process, from 0.
+
+    Attributes:
+        alive: False once it was killed: nothing of it still runs.
+        paused: whether its callbacks are held back.
+        held: callbacks that wait for the end of the pause, in the order they became ready.
+        woken_at: when its last pause ended, in seconds since the beginning of the world.
+        rate: seconds of its clocks in one second of the world.
+        offset: seconds by which its wall clock is ahead.
+        chance: the source of its random numbers.
+        world_anchor: an instant, in seconds since the beginning of the world ...
+        own_anchor: ... and the time of its monotonic clock then.
+    """
+
+    def __init__(self, name: str, life: int = 0) -> None:
+        self.name = name
+        self.life = life
+        self.alive = True
+        self.paused = False
+        self.held: list[Handle] = []
+        self.woken_at = -math.inf
+        self.rate = 1.0
+        self.offset = 0.0
+        self.chance = random.Random(0)
+        self.world_anchor = 0.0
+        self.own_anchor = UPTIME
+        self.reseed(0)
+
+    def __repr__(self) -> str:
+        return f"{self.name}/{self.life}"
+
+    def reseed(self, seed: int) -> None:
+        """Begin a new sequence of random numbers, which also depends on the name and the life."""
+        text = f"{seed}/{self.name}/{self.life}".encode()
+        self.chance.seed(int.from_bytes(hashlib.blake2b(text, digest_size=16).digest(), "big"))
+
+    def monotonic(self, world: float) -> float:
+        """The time of its monotonic clock, in seconds.
+
+        Args:
+            world: seconds since the beginning of the world.
+        """
+        return self.own_anchor + (world - self.world_anchor) * self.rate
+
+    def wall(self, world: float) -> float:
+        """The time of its wall clock, in seconds since the epoch."""
+        return EPOCH - UPTIME + self.monotonic(world) + self.offset
+
+    def instant(self, monotonic: float) -> float:
+        """When its monotonic clock shows this, in seconds since the beginning of the world."""
+        return self.world_anchor + (monotonic - self.own_anchor) / self.rate
+
+    def skew(self, world: float, offset: float, rate: float) -> None:
+        """Set the wall clock wrong by `offset` seconds, and let both clocks run at `rate`.
+
+        Raises:
+            ValueError: a clock would stand still or run backwards.
+        """
+        if rate <= 0:
+            raise ValueError(f"a clock cannot run at {rate!r}: give a rate above 0")
+        self.own_anchor, self.world_anchor = self.monotonic(world), world
+        self.rate, self.offset = rate, offset
+
+
+STORM = Owner("storm")
+"""The owner of code outside all simulated processes: the test and the wire."""
+OWNER: contextvars.ContextVar[Owner] = contextvars.ContextVar("storm_owner", default=STORM)
+ACTOR: contextvars.ContextVar[str] = contextvars.ContextVar("storm_actor", default="")
+"""Inside the server, the sender of the present request; empty for the server itself."""
+
+
+def context_of(owner: Owner, actor: str = "") -> contextvars.Context:
+    """An otherwise empty context for the code of a process."""
+    context = contextvars.Context()
+    context.run(OWNER.set, owner)
+    if actor:
+        context.run(ACTOR.set, actor)
+    return context
+
+
+def owner_of(handle: Handle) -> Owner:
+    """The owner of a callback."""
+    return handle.context.get(OWNER, STORM)
+
+
+# --------------------------------------------------------------------------------------------------
 
 _CANCELLED_KEPT = 512
 

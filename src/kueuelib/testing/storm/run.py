@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Coroutine
 from typing import Any, Final
@@ -15,24 +16,79 @@ from kueuelib.checks.reconciler import LAST_PAUSE
 from kueuelib.jobs.reconcile.plan import INVALID_RETRY
 from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.runtime.watch import BOOKMARK_IDLE, STOP_GRACE
+from kueuelib.testing.storm.adversary import Hostile, Remaining
+from kueuelib.testing.storm.draws import Draws
+from kueuelib.testing.storm.faults import Injection, Subject
+from kueuelib.testing.storm.history import Commit
+from kueuelib.testing.storm.laws import Conduct, Violation
+from kueuelib.testing.storm.laws.conduct import BOUNDED
+from kueuelib.testing.storm.profiles import Disaster, perform
+from kueuelib.testing.storm.seed_plan import Coverage, Report, SeedPlan, tolerance
+from kueuelib.testing.storm.theatre import LEASE_SECONDS, LawBook, Theatre
+from kueuelib.testing.storm.users import FAILING, Act, insist, meddle
+from kueuelib.testing.storm.users import perform as perform_act
+from kueuelib.testing.storm.users.acts import RESTORE
 
-from .adversary import Hostile, Remaining
-from .coverage import Coverage
-from .difference import difference, only_newer_amounts
-from .disasters import Disaster, perform
-from .draws import Draws
-from .history import Commit
-from .injections import Injection, Subject
-from .laws import Conduct, Violation
-from .laws.conduct import BOUNDED
-from .seed_plan import Report, SeedPlan, tolerance
-from .settings import LEASE_SECONDS
-from .theatre import LawBook, Theatre
-from .users import FAILING, Act, insist, meddle
-from .users import perform as perform_act
-from .users.acts import RESTORE
+__all__ = [
+    "LIMIT",
+    "QUIET",
+    "WATCHES",
+    "difference",
+    "only_newer_amounts",
+    "storm",
+]
 
-__all__ = ["LIMIT", "QUIET", "WATCHES", "storm"]
+
+# ---- the difference made by a commit, for messages, and whether a restart may cause it -----------
+
+_MESSAGE: Final = re.compile(r"\.status\.conditions\[\d+\]\.message")
+_AMOUNT: Final = re.compile(r"(?<![\w-])\d+[a-zA-Z]*")
+
+
+def difference(commit: Commit) -> str:
+    """Return the changes of a commit: path, old and new value of each leaf."""
+    changed = _changed(commit)
+    return "; ".join(f"{path} {old!r} -> {new!r}" for path, (old, new) in changed.items())
+
+
+def only_newer_amounts(commit: Commit) -> bool:
+    """Return whether a commit only changed amounts in the messages of conditions.
+
+    A message says how much was missing when the Workload was tried. It is not rewritten after
+    changes of usage that cannot help the Workload, but a new manager tries it again.
+    """
+    changed = _changed(commit)
+    return bool(changed) and all(
+        _MESSAGE.fullmatch(path) and _worded(old) == _worded(new)
+        for path, (old, new) in changed.items()
+    )
+
+
+def _worded(message: Any) -> str:
+    """Return a message without its amounts."""
+    return _AMOUNT.sub("#", str(message))
+
+
+def _changed(commit: Commit) -> dict[str, tuple[Any, Any]]:
+    """Return the old and the new value of each leaf that differs, by its path."""
+    old, new = _leaves(commit.old or {}), _leaves(commit.new or {})
+    changed = [path for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
+    shown = [path for path in changed if not path.startswith(".metadata.")] or changed
+    return {path: (old.get(path), new.get(path)) for path in shown}
+
+
+def _leaves(value: Any, path: str = "") -> dict[str, Any]:
+    """Return every value that is neither a list nor an object, by its path."""
+    if isinstance(value, dict):
+        parts = [(f"{path}.{key}", part) for key, part in value.items()]
+    elif isinstance(value, list):
+        parts = [(f"{path}[{number}]", part) for number, part in enumerate(value)]
+    else:
+        return {path: value}
+    return {leaf: each for inner, part in parts for leaf, each in _leaves(part, inner).items()}
+
+
+# --------------------------------------------------------------------------------------------------
 
 QUIET: Final = BOOKMARK_IDLE + 20.0
 """Seconds without a write after which the cluster may be at rest, unless a watch is silent."""

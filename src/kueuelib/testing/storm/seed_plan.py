@@ -1,20 +1,174 @@
-"""The plan of one seed, as data, and its report."""
+"""The plan of one seed, as data, its report, and the faults that it covers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 
-from .coverage import Cell
-from .disasters import Disaster, disasters
-from .draws import Draws
-from .faults import CATALOGUE
-from .laws import Tolerance, Violation
-from .profiles import PROFILES, RESOURCES, Profile, Weather, weather
-from .users import Scenario, scenario
+from kueuelib.testing.storm.draws import Draws
+from kueuelib.testing.storm.faults import CATALOGUE, Injection
+from kueuelib.testing.storm.history import Commit
+from kueuelib.testing.storm.laws import Tolerance, Violation, never
+from kueuelib.testing.storm.laws.reading import (
+    LEASES,
+    WORKLOADS,
+    active,
+    admitted,
+    finished,
+    holds,
+    leaving,
+    reserving,
+)
+from kueuelib.testing.storm.profiles import (
+    PROFILES,
+    RESOURCES,
+    Disaster,
+    Profile,
+    Weather,
+    disasters,
+    weather,
+)
+from kueuelib.testing.storm.users import Scenario, scenario
 
-__all__ = ["Report", "SeedPlan", "plan_of", "tolerance"]
+__all__ = [
+    "Cell",
+    "Coverage",
+    "Report",
+    "SeedPlan",
+    "counts",
+    "coverage",
+    "plan_of",
+    "summary",
+    "tables",
+    "timeline",
+    "tolerance",
+]
+
+
+# ---- counts faults by call, phase of the Workload, and leader ------------------------------------
+
+NONE = "-"
+PHASES = (NONE, "new", "waiting", "reserved", "admitted", "evicted", "inactive", "ended", "leaving")
+"""Phases of the Workload that a call is about; `-` without one."""
+LEADERS = (NONE, "leads", "follows", "vacant")
+"""Whether the affected process leads; `vacant`: no process does."""
+
+
+@attrs.frozen(order=True)
+class Cell:
+    """One combination.
+
+    Attributes:
+        fault: The kind of fault.
+        verb: The verb of the call; `event` for an event of a watch, `-` for faults without a call.
+        resource: The resource of the call.
+        phase: One of `PHASES`.
+        leader: One of `LEADERS`.
+    """
+
+    fault: str
+    verb: str
+    resource: str
+    phase: str
+    leader: str
+
+
+class Coverage:
+    """Follows one storm and counts its combinations.
+
+    Attributes:
+        cells: How often each combination occurred.
+    """
+
+    def __init__(self) -> None:
+        self.cells: Counter[Cell] = Counter()
+        self._phases: dict[tuple[str, str], str] = {}
+        self._leaders: dict[str, str] = {}
+
+    def commit(self, commit: Commit) -> None:
+        """Take in a commit."""
+        if commit.resource == WORKLOADS:
+            phase = _phase(commit)
+            owners = commit.present["metadata"].get("ownerReferences") or ()
+            for name in (commit.name, *(owner["name"] for owner in owners)):
+                self._phases[commit.namespace, name] = phase
+        elif commit.resource == LEASES and commit.actor.startswith("manager"):
+            holder = ((commit.new or {}).get("spec") or {}).get("holderIdentity")
+            self._leaders[commit.name] = commit.actor if holder else ""
+
+    def injected(self, injection: Injection) -> None:
+        """Count a fault."""
+        subject = injection.subject
+        cell = Cell(
+            injection.kind,
+            subject.verb or NONE,
+            subject.resource or NONE,
+            self._phases.get((subject.namespace, subject.name), NONE),
+            self._leader(subject.owner),
+        )
+        self.cells[cell] += 1
+
+    def _leader(self, owner: str) -> str:
+        if not owner.startswith("manager"):
+            return NONE
+        leaders = {actor for actor in self._leaders.values() if actor}
+        if not leaders:
+            return "vacant"
+        return "leads" if owner in leaders else "follows"
+
+
+def _phase(commit: Commit) -> str:
+    new = commit.new
+    if new is None:
+        return NONE
+    phases = {
+        "leaving": leaving(new),
+        "ended": finished(new),
+        "inactive": not active(new),
+        "evicted": holds(new, "Evicted"),
+        "admitted": admitted(new),
+        "reserved": reserving(new),
+        "waiting": bool((new.get("status") or {}).get("conditions")),
+    }
+    return next((phase for phase, is_so in phases.items() if is_so), "new")
+
+
+def tables(cells: Mapping[Cell, int]) -> Iterator[str]:
+    """Yield tables: faults by phase, faults by leader, and uncovered combinations.
+
+    Args:
+        cells: How often each combination occurred.
+    """
+    yield f"{len(cells)} combinations of fault, call, phase and leader"
+    for title, columns, part in (("phase", PHASES, "phase"), ("leader", LEADERS, "leader")):
+        yield f"faults by {title}:"
+        yield f"  {'':<18}" + "".join(f"{column:>9}" for column in columns)
+        for fault in CATALOGUE:
+            counts: Counter[str] = Counter()
+            for cell, number in cells.items():
+                if cell.fault == fault:
+                    counts[getattr(cell, part)] += number
+            yield f"  {fault:<18}" + "".join(f"{counts[column]:>9}" for column in columns)
+    yield from _never(cells)
+
+
+def _never(cells: Mapping[Cell, int]) -> Iterator[str]:
+    """The calls that had some fault, but not every possible one."""
+    met = {(cell.fault, cell.verb, cell.resource) for cell in cells}
+    calls = sorted({(verb, resource) for _fault, verb, resource in met})
+    for fault, kind in CATALOGUE.items():
+        missed = [
+            f"{verb} {resource}"
+            for verb, resource in calls
+            if verb in kind.verbs and (fault, verb, resource) not in met
+        ]
+        if missed:
+            yield f"{fault} never met: {', '.join(missed)}"
+
+
+# --------------------------------------------------------------------------------------------------
 
 BASE_LAG = 3.0
 """Seconds between a decision and its commit, or a commit and its event, without any fault."""
@@ -151,3 +305,56 @@ class Report:
     commits: int = 0
     seconds: float = 0.0
     cells: dict[Cell, int] = attrs.field(factory=dict)
+
+
+# ---- prints the events of a storm, for people ----------------------------------------------------
+
+_LEASES = "leases"
+
+
+def timeline(report: Report, *, about: str = "", leases: bool = False) -> Iterator[str]:
+    """Yield the lines of a storm, and then its violations.
+
+    Args:
+        report: A report that contains its trace.
+        about: Only lines that contain this text, and those of violations; empty for all.
+        leases: Whether to show the renewals of Leases.
+    """
+    for line in report.lines:
+        wrong = " violation: " in line
+        hidden = not leases and _LEASES in line and " fault: " not in line
+        if wrong or (about in line and not hidden):
+            yield line
+    yield from summary(report)
+
+
+def summary(report: Report) -> Iterator[str]:
+    """Yield one line per violation of a report."""
+    for violation in report.violations:
+        about = f" {violation.object}:" if violation.object else ""
+        yield (f"seed {report.seed} ({report.profile}): {violation.law}:{about} {violation.text}")
+
+
+def counts(reports: Sequence[Report]) -> Iterator[str]:
+    """Yield tables of injected faults and reached states over several reports."""
+    faults: Counter[str] = Counter()
+    sometimes: Counter[str] = Counter()
+    for report in reports:
+        faults.update(report.faults)
+        sometimes.update(report.sometimes)
+    for title, counter in (("faults", faults), ("sometimes", sometimes)):
+        yield f"{title}:"
+        for name, number in sorted(counter.items()):
+            yield f"  {number:>10,}  {name}"
+
+
+def coverage(reports: Sequence[Report]) -> Iterator[str]:
+    """Yield tables of fault coverage over several reports, and of uncovered combinations."""
+    cells: Counter[Cell] = Counter()
+    sometimes: Counter[str] = Counter()
+    for report in reports:
+        cells.update(report.cells)
+        sometimes.update(report.sometimes)
+    yield from tables(cells)
+    for situation in never(sometimes):
+        yield f"never reached: {situation}"

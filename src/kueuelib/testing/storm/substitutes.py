@@ -29,8 +29,7 @@ from kueuelib.runtime.clock import SystemClock
 from kueuelib.runtime.manager import Signals
 from kueuelib.runtime.webhook import keeper, trust
 from kueuelib.runtime.webhook.certs import Certificates, Names
-from kueuelib.testing.storm.loop import StormLoop
-from kueuelib.testing.storm.owners import OWNER
+from kueuelib.testing.storm.loop import OWNER, StormLoop
 
 _CHANCE = (
     *("betavariate", "choice", "choices", "expovariate", "gauss", "getrandbits", "normalvariate"),

@@ -17,12 +17,10 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from kueuelib.testing.storm.end import LATENCY, End
 from kueuelib.testing.storm.exchange import Call, Calls
 from kueuelib.testing.storm.faults import FINE, FLOWING, Adversary, EventFate, Fate
-from kueuelib.testing.storm.link import Link
-from kueuelib.testing.storm.loop import StormLoop
-from kueuelib.testing.storm.owners import OWNER, Owner, context_of
+from kueuelib.testing.storm.link import LATENCY, End, Link
+from kueuelib.testing.storm.loop import OWNER, Owner, StormLoop, context_of
 
 SERVER_HOST: Final = "10.0.0.1"
 """The address of the API server."""

@@ -3,28 +3,229 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from bisect import bisect_right
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol
+from urllib.parse import parse_qs
 
+import attrs
+import orjson
+
+from kueuelib.api.kinds import EVENTS, LEASES
+from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.server import ApiServer
+from kueuelib.embedded.service import ApiService
+from kueuelib.embedded.storage import Change
+from kueuelib.embedded.storage.memory import Compacted
+from kueuelib.errors import StopTimeout
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
+from kueuelib.runtime.manager import STOP_DEADLINE
 from kueuelib.runtime.transport import Transport
 from kueuelib.testing.storm import substitutes
 from kueuelib.testing.storm.api import Api
 from kueuelib.testing.storm.bundled import BundledManager
-from kueuelib.testing.storm.chronicle import Chronicle
+from kueuelib.testing.storm.exchange import Call
 from kueuelib.testing.storm.faults import Adversary
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.inside import Believes, judge
 from kueuelib.testing.storm.laws import Violation
-from kueuelib.testing.storm.loop import StormLoop
-from kueuelib.testing.storm.owners import OWNER, STORM, Owner
-from kueuelib.testing.storm.past import past_list
-from kueuelib.testing.storm.program import Program
-from kueuelib.testing.storm.settings import INSTALLER, SERVER_PORT, USER
-from kueuelib.testing.storm.started import READY, Started
+from kueuelib.testing.storm.loop import ACTOR, OWNER, STORM, Owner, StormLoop
+from kueuelib.testing.storm.theatre import (
+    INSTALLER,
+    RESPAWN_SECONDS,
+    SERVER_PORT,
+    USER,
+    Process,
+    Program,
+)
 from kueuelib.testing.storm.wire import SERVER, SERVER_HOST, Place, Wire, Witness
+
+# ---- one start of a manager: its process is restarted until it is killed, as by a kubelet --------
+
+READY = 120.0
+"""Seconds within which a process has to be ready."""
+
+
+class Surroundings(Protocol):
+    """The part of a `World` that a process needs; see there."""
+
+    wire: Wire
+    endings: list[str]
+
+    @property
+    def now(self) -> float:
+        """Seconds since the beginning of the world."""
+
+    def tell(self, line: str) -> None:
+        """Write a line into the trace."""
+
+
+@attrs.define(eq=False)
+class Started:
+    """One start of a manager.
+
+    Attributes:
+        world: its world.
+        owner: its name, clocks and chance.
+        process: the program's process.
+        task: the running task.
+    """
+
+    world: Surroundings
+    owner: Owner
+    process: Process
+    task: asyncio.Task[Any] | None = None
+
+    async def live(self) -> None:
+        """Run the process, and restart it when it ends by itself, like a kubelet."""
+        world, name = self.world, self.owner.name
+        while not self.process.stopped:
+            if world.wire.witness is not None:
+                world.wire.witness.reborn(name)
+            try:
+                await self.process.run()
+                why = "stopped"
+            except Exception as error:  # noqa: BLE001 - a program that ends is reported
+                why = f"{type(error).__name__}: {error}"
+                if not (isinstance(error, StopTimeout) and self._overslept()):
+                    world.endings.append(f"{name}: {why}")
+            world.tell(f"{name} ended: {why}")
+            await asyncio.sleep(RESPAWN_SECONDS)
+
+    async def until_ready(self, limit: float) -> None:
+        """Wait until all parts that may run are ready.
+
+        Raises:
+            TimeoutError: they are not in time.
+        """
+        end = self.world.now + limit
+        while not self.process.ready:
+            if self.world.now > end:
+                why = "".join(f"; {text}" for text in self.world.endings[-1:])
+                raise TimeoutError(f"{self.owner.name} is not ready after {limit:g} s{why}")
+            await asyncio.sleep(0.05)
+
+    def _overslept(self) -> bool:
+        """Whether a stopping process may have missed its deadline because it was paused."""
+        return self.world.now - self.owner.woken_at <= STOP_DEADLINE
+
+
+# ---- lists from the past, as a lagging replica of the server would answer them -------------------
+
+_PLAIN = frozenset({"resourceVersion", "resourceVersionMatch", "limit", "timeoutSeconds"})
+
+
+def past_list(
+    service: ApiService, revisions: Sequence[tuple[float, int]], call: Call, moment: float
+) -> bytes | None:
+    """The body of a list at a past moment.
+
+    Only for calls that allow any version, or any not older than a given one, of all objects of a
+    kind, in the stored API version. None for all others, and if the past is no longer known.
+    """
+    query = parse_qs(call.query)
+    (least,) = query.get("resourceVersion", [""])
+    if call.verb != "list" or not least.isdecimal() or not query.keys() <= _PLAIN:
+        return None
+    plural, _, group = call.resource.partition(".")
+    kind = service.registry.by_plural(group, plural)
+    if kind is None:
+        return None
+    index = bisect_right(revisions, (moment, 2**62))
+    if not index:
+        return None
+    revision = max(revisions[index - 1][1], int(least))
+    if revision > revisions[-1][1]:
+        return None
+    table = service.storage.table(kind.table)
+    version = call.path.split("/")[3 if group else 2]
+    try:
+        past = table.as_of(revision)
+    except Compacted:
+        return None
+    present = {entry.key: entry for entry in table.entries(call.namespace)}
+    for key, entry in past.items():
+        if call.namespace and key.namespace != call.namespace:
+            continue
+        if entry is None:
+            present.pop(key, None)
+        else:
+            present[key] = entry
+    if any(entry.version != version for entry in present.values()):
+        return None
+    body: dict[str, Any] = {
+        "kind": f"{kind.kind}List",
+        "apiVersion": kind.api_version(version),
+        "metadata": {"resourceVersion": str(revision)},
+        "items": [orjson.Fragment(present[key].raw) for key in sorted(present)],
+    }
+    return orjson.dumps(body)
+
+
+# ---- records every write that the store accepted, in the form for the laws -----------------------
+
+
+class Chronicle:
+    """Records writes, and passes them on.
+
+    Args:
+        loop: the time of the world.
+        server: the owner of the server, whose clock stamps the writes.
+        tell: gets a line for each write.
+
+    Attributes:
+        history: all writes.
+        revisions: when the store reached each revision.
+        listeners: called with every write.
+        last_write: when an object other than a Lease or an Event was last written.
+    """
+
+    def __init__(self, loop: StormLoop, server: Owner, tell: Callable[[str], None]) -> None:
+        self.history: list[Commit] = []
+        self.revisions: list[tuple[float, int]] = []
+        self.listeners: list[Callable[[Commit], None]] = []
+        self.last_write = 0.0
+        self._loop = loop
+        self._server = server
+        self._tell = tell
+        self._decoded: dict[tuple[str, str, str], Any] = {}
+
+    def note(self, kind: Kind, change: Change) -> None:
+        """Note one write; a listener of the store."""
+        now = self._loop.now
+        resource = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+        namespace, name = change.after.key
+        key = (resource, namespace, name)
+        new = orjson.loads(change.after.raw)
+        old = self._decoded.get(key)
+        if old is None and change.before is not None:
+            old = change.before.obj()
+        if change.removed:
+            self._decoded.pop(key, None)
+        else:
+            self._decoded[key] = new
+        commit = Commit(
+            self._server.wall(now),
+            change.revision,
+            ACTOR.get() or SERVER,
+            resource,
+            namespace,
+            name,
+            old,
+            None if change.removed else new,
+        )
+        self.history.append(commit)
+        self.revisions.append((now, change.revision))
+        if kind.plural not in (LEASES.plural, EVENTS.plural):
+            self.last_write = now
+        verb = "removes" if change.removed else "changes" if old is not None else "creates"
+        self._tell(f"= {commit.actor} {verb} {commit.title} at {change.revision}")
+        for listener in self.listeners:
+            listener(commit)
+
+
+# --------------------------------------------------------------------------------------------------
 
 
 class _Server(ApiServer):

@@ -23,8 +23,7 @@ from kueuelib.app.overview.values import QuotaUse, Threat
 from kueuelib.cli.report import command
 from kueuelib.cli.report.board import next_to_explain, state_of, with_change
 from kueuelib.cli.report.command import text_of
-from kueuelib.cli.report.content import VerifiedChange, View
-from kueuelib.cli.report.page import POLICY, SCRIPT, STYLE, explanation, page
+from kueuelib.cli.report.page import POLICY, SCRIPT, STYLE, VerifiedChange, View, explanation, page
 from kueuelib.cli.report.parts import amount, markup
 from kueuelib.cli.root import app
 from kueuelib.errors import ConfigError

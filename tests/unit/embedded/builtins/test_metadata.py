@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kueuelib.embedded.builtins import naming
+from kueuelib.embedded.builtins import metadata
 from kueuelib.embedded.builtins.metadata import (
+    name_rule,
     validate_finalizers,
     validate_metadata,
     validate_metadata_update,
 )
-from kueuelib.embedded.builtins.naming import name_rule
 
 GOOD = {"name": "n", "namespace": "default"}
 
@@ -104,7 +104,7 @@ def test_custom_resources_may_have_short_finalizers() -> None:
     ],
 )
 def test_each_kind_has_its_rule_of_names(group, kind, name, fine) -> None:
-    assert (naming.name_rule(group, kind)(name) == []) is fine
+    assert (metadata.name_rule(group, kind)(name) == []) is fine
 
 
 def test_identity_does_not_change() -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kueuelib.embedded.cel.budget import Budget
-from kueuelib.embedded.cel.errors import CelError
+from kueuelib.embedded.cel.errors import Budget, CelError
 from kueuelib.embedded.cel.program import compile_expression
 from kueuelib.embedded.cel.types import DYN
 

@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kueuelib.embedded.cel.budget import Budget
-from kueuelib.embedded.cel.errors import BudgetExceeded
-from kueuelib.embedded.cel.regex import BadPattern, compile_pattern
-from kueuelib.embedded.schema.patterns import Matcher
+from kueuelib.embedded.cel.errors import Budget, BudgetExceeded
+from kueuelib.embedded.cel.regex import BadPattern, Matcher, compile_pattern
 
 PATTERNS = (
     "a*b", "^a(b|c)*d$", "(a|ab)(c|bcd)(d*)", "x*", "[^ab]+", "a{2,3}", "a{2,3}?", "(?i)AbC",

@@ -8,8 +8,7 @@ import pytest
 
 from kueuelib.api.kinds import EVENTS, JOBS, LIMIT_RANGES, NODES, PODS
 from kueuelib.api.meta import ObjectKey, find_condition, format_time, is_true
-from kueuelib.embedded.cluster.job_decision import decide
-from kueuelib.embedded.cluster.job_facts import MOST_AT_ONCE, Backoff, JobMemory
+from kueuelib.embedded.cluster.job_decision import MOST_AT_ONCE, Backoff, JobMemory, decide
 from kueuelib.embedded.verbs import PatchType, Propagation
 from kueuelib.errors import Invalid
 

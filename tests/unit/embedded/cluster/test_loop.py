@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from kueuelib.embedded.cluster.clock import ManualClock, SystemClock
-from kueuelib.embedded.cluster.loop import ControlLoop
+from kueuelib.embedded.cluster.controller import ControlLoop
 from kueuelib.errors import Conflict, NotFound
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from kueuelib.api.kinds import CONFIG_MAPS, CRDS
 from kueuelib.api.meta import ObjectKey, Resource
-from kueuelib.embedded.cluster.kinds import without_ended_specs, without_ended_templates
-from kueuelib.embedded.cluster.mirror import Mirror
+from kueuelib.embedded.cluster.kinds import Mirror, without_ended_specs, without_ended_templates
 from kueuelib.machinery.store import DeltaKind
 
 KEY = ObjectKey("default", "a")

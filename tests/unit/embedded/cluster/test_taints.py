@@ -6,7 +6,7 @@ import pytest
 
 from kueuelib.api.kinds import EVENTS, NODES, PODS
 from kueuelib.api.meta import ObjectKey
-from kueuelib.embedded.cluster.taints import NOT_READY, UNREACHABLE, UNSCHEDULABLE
+from kueuelib.embedded.cluster.placement import NOT_READY, UNREACHABLE, UNSCHEDULABLE
 
 KEY = ObjectKey("", "simulated-node-0")
 EVER = {"key": NOT_READY, "operator": "Exists", "effect": "NoExecute"}

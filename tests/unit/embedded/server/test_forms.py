@@ -8,13 +8,12 @@ import time
 import pytest
 
 from kueuelib.api.ages import duration
-from kueuelib.embedded.http.answers import warning_headers
-from kueuelib.embedded.http.negotiation import VIEWS, Form, negotiate
-from kueuelib.embedded.http.routes import Route, parse
-from kueuelib.embedded.identity import generate_name
-from kueuelib.embedded.registry.json_path import JsonPath
-from kueuelib.embedded.registry.registry import version_rank
+from kueuelib.embedded.http.answers import VIEWS, Form, negotiate, warning_headers
+from kueuelib.embedded.http.parameters import Route, parse
+from kueuelib.embedded.registry.cells import JsonPath
+from kueuelib.embedded.registry.kind import version_rank
 from kueuelib.embedded.tls import credentials
+from kueuelib.embedded.writing import generate_name
 from kueuelib.errors import NotAcceptable
 
 

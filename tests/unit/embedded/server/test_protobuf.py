@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kueuelib.embedded.http.protobuf import parse_protobuf
+from kueuelib.embedded.http.bodies import parse_protobuf
 from kueuelib.errors import BadRequest, UnsupportedMediaType
 
 

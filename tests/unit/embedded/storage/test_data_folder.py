@@ -14,10 +14,9 @@ import pytest
 
 from kueuelib.api.kinds import CONFIG_MAPS, CRDS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.embedded.assembly import new_service
-from kueuelib.embedded.restoring import GAP
+from kueuelib.embedded.assembly import GAP, new_service
 from kueuelib.embedded.service import ApiService
-from kueuelib.embedded.storage import journal as journals
+from kueuelib.embedded.storage import memory
 from kueuelib.embedded.storage.folder import DataFolder
 from kueuelib.embedded.verbs import WatchOptions
 from kueuelib.errors import ConfigError, NotFound, ServerError
@@ -173,8 +172,8 @@ def copied(source: Path, target: Path) -> None:
 
 
 async def test_old_states_are_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journals, "HISTORY", 10)
-    monkeypatch.setattr(journals, "TIDY_EVERY", 20)
+    monkeypatch.setattr(memory, "HISTORY", 10)
+    monkeypatch.setattr(memory, "TIDY_EVERY", 20)
     async with serving(tmp_path) as service:
         obj = await service.create(CONFIG_MAPS, config_map("a"))
         first = obj["metadata"]["resourceVersion"]
@@ -355,7 +354,7 @@ async def test_a_damaged_log_is_refused_until_the_loss_is_accepted(
 async def test_what_was_on_the_disk_is_not_lost_with_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journals, "SYNC_SECONDS", 0.01)
+    monkeypatch.setattr(memory, "SYNC_SECONDS", 0.01)
     async with serving(tmp_path / "folder") as service:
         made = await service.create(CONFIG_MAPS, config_map("a"))
         wanted = int(made["metadata"]["resourceVersion"])
@@ -372,7 +371,7 @@ async def test_what_was_on_the_disk_is_not_lost_with_the_machine(
 async def test_a_disk_that_refuses_is_asked_again_and_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(journals, "SYNC_SECONDS", 0.01)
+    monkeypatch.setattr(memory, "SYNC_SECONDS", 0.01)
     calls, sync = [], DataFolder.sync
 
     def refuse(folder: DataFolder, revision: int) -> None:
@@ -528,7 +527,7 @@ async def test_a_folder_is_in_use_even_if_its_lock_was_removed(tmp_path: Path) -
 async def test_nothing_is_acknowledged_once_the_files_are_removed(
     tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(journals, "SYNC_SECONDS", 0.01)
+    monkeypatch.setattr(memory, "SYNC_SECONDS", 0.01)
     folder = tmp_path / "state"
     service = await new_service(NoHooks(), folder=DataFolder(folder))
     await service.create(CONFIG_MAPS, config_map("a"))
@@ -551,7 +550,7 @@ def test_a_folder_in_place_of_a_file_is_named(tmp_path: Path, name: str) -> None
 
 
 def test_a_journal_that_is_closed_at_the_end_of_a_pause_ends(tmp_path: Path) -> None:
-    journal = journals.Journal(DataFolder(tmp_path / "data"))
+    journal = memory.Journal(DataFolder(tmp_path / "data"))
 
     def overtaken(_: float) -> bool:
         journal._closing.set()

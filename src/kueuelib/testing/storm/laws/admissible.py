@@ -13,9 +13,12 @@ from fractions import Fraction
 import attrs
 
 from kueuelib.testing.storm.history import Obj
-from kueuelib.testing.storm.laws.amounts import (
+from kueuelib.testing.storm.laws.ledger import (
     ZERO,
     Amounts,
+    Ledger,
+    Node,
+    Pair,
     Usage,
     add,
     is_simple,
@@ -23,9 +26,7 @@ from kueuelib.testing.storm.laws.amounts import (
     reclaimed,
     usage_of,
 )
-from kueuelib.testing.storm.laws.ledger import Ledger
-from kueuelib.testing.storm.laws.quota_law import preempts_late
-from kueuelib.testing.storm.laws.quotas import Node, Pair
+from kueuelib.testing.storm.laws.placement import preempts_late
 from kueuelib.testing.storm.laws.reading import (
     WORKLOADS,
     condition,

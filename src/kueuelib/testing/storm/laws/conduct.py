@@ -14,20 +14,155 @@ from typing import Any, Protocol
 
 import attrs
 
-from kueuelib.testing.storm.history import Commit
-from kueuelib.testing.storm.laws.charges import Charged, Mind
+from kueuelib.testing.storm.history import Commit, Obj
 from kueuelib.testing.storm.laws.law import CALL, COMMIT, Law, Tolerance, Violation
 from kueuelib.testing.storm.laws.memory import is_manager
 from kueuelib.testing.storm.laws.reading import (
     CLUSTER_QUEUES,
+    IN_USE,
     JOBS,
     LEASES,
     LOCAL_QUEUES,
     PODS,
     WORKLOADS,
+    busy,
+    condition,
+    controller,
+    finished,
+    job_end,
+    leaving,
+    meta,
+    reserving,
     spec,
+    suspended,
+    uid,
 )
-from kueuelib.testing.storm.laws.running import Running, lets_go
+
+# ---- tracks running Jobs, and recognises calls that release the quota of one ---------------------
+
+Key = tuple[str, str, str]
+"""Resource, namespace and name."""
+
+
+class Running:
+    """The Jobs that run without a pause, and the Workloads that hold quota for them."""
+
+    def __init__(self) -> None:
+        self._since: dict[str, tuple[Key, int]] = {}
+        self._used_by: dict[Key, str] = {}
+
+    def commit(self, commit: Commit) -> None:
+        """Take in a commit."""
+        new = commit.new
+        if commit.resource == JOBS:
+            identity = uid(commit.present)
+            if new is None or not _runs(new):
+                self._since.pop(identity, None)
+            else:
+                version = int(meta(new).get("resourceVersion") or 0)
+                self._since.setdefault(identity, (commit.key, version))
+        elif commit.resource == WORKLOADS:
+            self._used_by.pop(commit.key, None)
+            owner = controller(new) if new is not None else {}
+            if new is not None and owner and reserving(new) and not finished(new):
+                self._used_by[commit.key] = str(owner["uid"])
+
+    def used(self, workload: Key) -> tuple[Key, int] | None:
+        """The running Job of a Workload.
+
+        Returns:
+            the Job, and the version since which all its states were running; None if it does not
+            run.
+        """
+        return self._since.get(self._used_by.get(workload, ""))
+
+
+def lets_go(subresource: str, body: bytes) -> bool:
+    """Whether a patch of a Workload releases its quota, or permits its deletion."""
+    try:
+        patch: Any = json.loads(body)
+    except ValueError:
+        return False
+    if isinstance(patch, list):
+        return any(step.get("op") == "test" and step.get("value") == IN_USE for step in patch)
+    if subresource != "status" or not isinstance(patch, dict):
+        return False
+    return condition(patch, "QuotaReserved").get("status") == "False"
+
+
+def _runs(job: Obj) -> bool:
+    """Whether a Job may start pods, or has some."""
+    return not leaving(job) and not job_end(job) and (not suspended(job) or busy(job))
+
+
+# ---- checks that a manager charges the quota that it has reserved --------------------------------
+
+ObjectKey = tuple[str, str]
+"""Namespace and name."""
+
+
+class Mind(Protocol):
+    """The beliefs of a manager, from its start to its end."""
+
+    def charges(self, namespace: str, name: str, uid: str, /) -> bool:
+        """Whether it charges exactly this Workload."""
+        ...
+
+
+class Charged:
+    """The reservations written by managers that are still alive.
+
+    A manager charges a Workload from its decision until it has seen the release of the quota, which
+    is visible only once it is stored. A request from an earlier life may be stored during the next
+    one, which need not know of it.
+
+    Args:
+        mind: returns the mind of a manager by name, the same one until it ends; None if it does not
+            run or cannot be inspected.
+    """
+
+    def __init__(self, mind: Callable[[str], Mind | None]) -> None:
+        self._mind = mind
+        self._sent: dict[tuple[str, ObjectKey], tuple[str, Mind]] = {}
+        self._stored: dict[ObjectKey, tuple[str, str, Mind]] = {}
+
+    def sent(self, owner: str, key: ObjectKey, body: bytes) -> None:
+        """A manager asks for a change of the status of a Workload."""
+        patch = json.loads(body)
+        if condition(patch, "QuotaReserved").get("status") != "True":
+            return
+        mind = self._mind(owner)
+        if mind is not None:
+            self._sent[owner, key] = uid(patch), mind
+
+    def committed(self, commit: Commit) -> Iterator[tuple[ObjectKey, str]]:
+        """Take in a commit.
+
+        Returns:
+            the Workloads, each once, that the writer has reserved quota for without charging them,
+            and their UIDs.
+        """
+        if commit.resource == WORKLOADS:
+            self._store(commit)
+        if not is_manager(commit.actor):
+            return
+        present = self._mind(commit.actor)
+        for key, (owner, identity, mind) in tuple(self._stored.items()):
+            if owner == commit.actor and mind is present and not mind.charges(*key, identity):
+                del self._stored[key]
+                yield key, identity
+
+    def _store(self, commit: Commit) -> None:
+        key, new = (commit.namespace, commit.name), commit.new
+        if new is not None and reserving(new) and reserving(commit.old):
+            return
+        self._stored.pop(key, None)
+        asked = self._sent.get((commit.actor, key))
+        if new is not None and reserving(new) and asked is not None and asked[0] == uid(new):
+            self._stored[key] = (commit.actor, *asked)
+
+
+# --------------------------------------------------------------------------------------------------
 
 SERVER = "server"
 LED = frozenset({WORKLOADS, JOBS, PODS, CLUSTER_QUEUES, LOCAL_QUEUES})
@@ -99,7 +234,6 @@ CONDUCT = (
 )
 """All of them."""
 
-Key = tuple[str, str, str]
 """Resource, namespace and name."""
 
 

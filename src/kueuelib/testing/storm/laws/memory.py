@@ -9,8 +9,7 @@ import attrs
 
 from kueuelib.testing.storm.history import Commit, Obj
 from kueuelib.testing.storm.laws.law import Tolerance
-from kueuelib.testing.storm.laws.ledger import Ledger
-from kueuelib.testing.storm.laws.quotas import cohort_of_raw, queue_of_raw
+from kueuelib.testing.storm.laws.ledger import Ledger, cohort_of_raw, queue_of_raw
 from kueuelib.testing.storm.laws.reading import (
     CHECKS,
     CLUSTER_QUEUES,
@@ -259,7 +258,7 @@ class Memory:
     def _learn_edit(self, old: Obj | None, new: Obj | None) -> None:
         if new is None:
             return
-        before, after = placement(old) if old else {}, placement(new)
+        before, after = placement_of(old) if old else {}, placement_of(new)
         written = self.written.setdefault(uid(new), {})
         for place in before.keys() | after.keys():
             if place not in after:
@@ -312,7 +311,7 @@ class Memory:
             self.leaderless.pop(key, None)
 
 
-def placement(job: Obj) -> dict[str, object]:
+def placement_of(job: Obj) -> dict[str, object]:
     """What a Job says about where its pods run: each key of a mapping, and the affinity."""
     template = spec(job).get("template") or {}
     selector, written = (

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import attrs
 
 from kueuelib.testing.storm.history import Commit, Obj
-from kueuelib.testing.storm.laws.memory import Memory, is_manager, placement
-from kueuelib.testing.storm.laws.quotas import Node, cohort_of_raw, queue_of_raw
+from kueuelib.testing.storm.laws.ledger import Node, cohort_of_raw, queue_of_raw
+from kueuelib.testing.storm.laws.memory import Memory, is_manager, placement_of
 from kueuelib.testing.storm.laws.reading import (
     CLUSTER_QUEUES,
     COHORTS,
@@ -144,7 +144,7 @@ def _of_job(memory: Memory, commit: Commit) -> Iterator[str]:
     if old is None or new is None:
         return
     if not is_manager(commit.actor):
-        if commit.resource == JOBS and placement(old) != placement(new):
+        if commit.resource == JOBS and placement_of(old) != placement_of(new):
             again = memory.admissions[subject_of(new)].ever
             yield "job edited after a stop" if again else "job edited while it waits"
         return

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from kueuelib.testing.storm.history import Obj
-from kueuelib.testing.storm.laws.ledger import Ledger
-from kueuelib.testing.storm.laws.quotas import cohort_of_raw, queue_of_raw, usage_by_queue
+from kueuelib.testing.storm.laws.ledger import Ledger, cohort_of_raw, queue_of_raw, usage_by_queue
 from kueuelib.testing.storm.laws.reading import (
     CHECKS,
     CLUSTER_QUEUES,

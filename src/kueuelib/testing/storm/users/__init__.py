@@ -6,16 +6,15 @@ Everything is data, drawn from a seed, so that a run can be stored, repeated and
 from __future__ import annotations
 
 from kueuelib.testing.storm.users.acts import Act, Draws, Family, Scenario
-from kueuelib.testing.storm.users.meddling import meddle
-from kueuelib.testing.storm.users.performing import FAILING, Api, insist, perform
+from kueuelib.testing.storm.users.performing import FAILING, RawCalls, insist, meddle, perform
 from kueuelib.testing.storm.users.scenario import scenario
 
 __all__ = [
     "FAILING",
     "Act",
-    "Api",
     "Draws",
     "Family",
+    "RawCalls",
     "Scenario",
     "insist",
     "meddle",

@@ -12,26 +12,202 @@ from kueuelib.testing.storm.users.queues import (
     CHECK,
     CHECKS,
     CLUSTER_QUEUES,
+    COHORTS,
     FLAVORS,
     LOCAL_QUEUES,
     NAMESPACE,
+    POOL,
+    POOLS,
+    WEIGHTS,
     InitialCluster,
     activate,
 )
-from kueuelib.testing.storm.users.tree_tricks import TREE_TRICKS
-from kueuelib.testing.storm.users.work import (
-    GROUP,
-    JOB,
-    PODS,
-    PRIORITY,
-    QUEUE,
-    Work,
+from kueuelib.testing.storm.users.work import GROUP, JOB, JOBS, PODS, PRIORITY, QUEUE, Work
+
+# ---- changes of trees of Cohorts by users, at the worst moment -----------------------------------
+
+LATER = 40.0
+"""Seconds within which most changes are undone."""
+KEPT = 0.2
+"""The share of changes that stay until the calm."""
+
+
+def _name(obj: Obj) -> str:
+    return str(obj["metadata"]["name"])
+
+
+def _change(
+    draws: Draws, label: str, at: float, resource: str, obj: Obj, field: str, value: object
+) -> list[Act]:
+    """Sets a field of a spec, and usually restores it."""
+    where = (acts.PATCH, resource, "", _name(obj))
+    planned = [Act(at, f"{label}/{field}", *where, {"spec": {field: value}})]
+    if not draws.chance(f"{label}/kept", KEPT):
+        back = at + draws.uniform(f"{label}/later", 0.0, LATER)
+        before = {"spec": {field: obj["spec"].get(field)}}
+        planned.append(Act(back, f"{label}/{field}-back", *where, before))
+    return planned
+
+
+def move_cohort(
+    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+) -> list[Act]:
+    """Moves a Cohort below any other one, or itself, which may close a cycle."""
+    if not cluster.cohorts:
+        return []
+    victim = draws.choice(f"{label}/cohort", cluster.cohorts)
+    above = _name(draws.choice(f"{label}/above", cluster.cohorts))
+    return _change(draws, label, at, COHORTS, victim, "parentName", above)
+
+
+def close_cycle(
+    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+) -> list[Act]:
+    """Moves the top of a tree below the Cohort of a ClusterQueue, which closes a cycle."""
+    if not cluster.cohorts:
+        return []
+    cohorts = {_name(one): one for one in cluster.cohorts}
+    below = str(draws.choice(f"{label}/queue", cluster.queues)["spec"]["cohortName"])
+    top = below
+    while (parent := cohorts.get(top, {"spec": {}})["spec"].get("parentName")) in cohorts:
+        top = parent
+    if top not in cohorts:
+        return []
+    return _change(draws, label, at, COHORTS, cohorts[top], "parentName", below)
+
+
+def resize_cohort(
+    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+) -> list[Act]:
+    """Changes the quota of a Cohort; without quota it has no limits."""
+    if not cluster.cohorts:
+        return []
+    victim = draws.choice(f"{label}/cohort", cluster.cohorts)
+    groups = copy.deepcopy(victim["spec"].get("resourceGroups"))
+    for flavor in groups[0]["flavors"] if groups else ():
+        nominal = draws.integer(f"{label}/{flavor['name']}", 0, 4)
+        flavor["resources"][0]["nominalQuota"] = str(nominal)
+    if draws.chance(f"{label}/none", 0.3):
+        groups = None
+    return _change(draws, label, at, COHORTS, victim, "resourceGroups", groups)
+
+
+def replace_cohort(
+    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+) -> list[Act]:
+    """Deletes a Cohort, and creates it again at once or later."""
+    if not cluster.cohorts:
+        return []
+    victim = draws.choice(f"{label}/cohort", cluster.cohorts)
+    where = (COHORTS, "", _name(victim))
+    back = at + draws.choice(f"{label}/soon", (0.01, 1.0, LATER)) * draws.uniform(label, 0.1, 1.0)
+    return [
+        Act(at, f"{label}/remove-cohort", acts.DELETE, *where),
+        Act(back, f"{label}/cohort-back", acts.CREATE, *where, victim),
+    ]
+
+
+def move_queue(
+    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+) -> list[Act]:
+    """Moves a ClusterQueue to another Cohort."""
+    if not cluster.cohorts:
+        return []
+    victim = draws.choice(f"{label}/queue", cluster.queues)
+    above = _name(draws.choice(f"{label}/above", cluster.cohorts))
+    return _change(draws, label, at, CLUSTER_QUEUES, victim, "cohortName", above)
+
+
+def weigh(draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster) -> list[Act]:
+    """Changes the weight of a Cohort or ClusterQueue."""
+    if not cluster.strategies:
+        return []
+    nodes = [(CLUSTER_QUEUES, one) for one in cluster.queues]
+    nodes += [(COHORTS, one) for one in cluster.cohorts]
+    resource, victim = draws.choice(f"{label}/node", nodes)
+    weight = {"weight": draws.choice(f"{label}/weight", WEIGHTS)}
+    return _change(draws, label, at, resource, victim, "fairSharing", weight)
+
+
+TREE_TRICKS = (
+    move_cohort,
+    close_cycle,
+    close_cycle,
+    resize_cohort,
+    replace_cohort,
+    replace_cohort,
+    move_queue,
+    weigh,
+    weigh,
 )
+"""The tricks for trees and shares; one that is listed twice is twice as likely."""
+
+
+# ---- edits of the templates of Jobs by the users that submitted them, and stops between them -----
+
+EDITS = (1, 5)
+"""The least and the largest number of edits of a Job; the API server refuses those of running
+ones.
+"""
+SOON = 8.0
+"""Seconds after its submission within which half of the edits of a Job happen."""
+STOPPED = 0.7
+"""The share of Jobs that are stopped and started again."""
+NOTE = "storm.example/edited"
+PREFERENCES = (1, 50, 100)
+
+
+def draw_edits(draws: Draws, works: list[Work], seconds: float) -> list[Act]:
+    """Draws edits of all Jobs within some seconds, and stops of most."""
+    planned = []
+    for work in works:
+        if work.kind == JOB:
+            count = draws.integer(f"{work.name}/edits", *EDITS)
+            planned += [
+                _edit(draws, f"{work.name}/edit-{number}", work, seconds)
+                for number in range(1, count + 1)
+            ]
+            if draws.chance(f"{work.name}/stopped", STOPPED):
+                planned += _stop(draws, f"{work.name}/stop", work)
+    return planned
+
+
+def _stop(draws: Draws, label: str, work: Work) -> list[Act]:
+    """Deactivates the Workload of a Job for a while."""
+    at = work.at + draws.uniform(f"{label}/after", 1.0, 6 * SOON)
+    back = at + draws.uniform(f"{label}/later", 1.0, 2 * SOON)
+    where = (acts.PATCH_WORKLOAD, JOBS, NAMESPACE, work.first)
+    return [
+        Act(at, f"{label}/off", *where, {"spec": {"active": False}}),
+        Act(back, f"{label}/on", *where, {"spec": {"active": True}}),
+    ]
+
+
+def _edit(draws: Draws, label: str, work: Work, seconds: float) -> Act:
+    near = draws.chance(f"{label}/near", 0.5)
+    at = work.at + draws.uniform(f"{label}/after", 0.0, SOON if near else seconds)
+    body = {"spec": {"template": _drawn_change(draws, label)}}
+    return Act(at, label, acts.PATCH, JOBS, NAMESPACE, work.first, body)
+
+
+def _drawn_change(draws: Draws, label: str) -> Obj:
+    field = draws.choice(label, ("nodeSelector", "nodeSelector", "affinity", "annotations"))
+    if field == "nodeSelector":
+        return {"spec": {field: {POOL: draws.choice(f"{label}/pool", (*POOLS, None))}}}
+    if field == "annotations":
+        return {"metadata": {field: {NOTE: draws.choice(f"{label}/note", ("a", "b", None))}}}
+    wanted = {"key": POOL, "operator": "In", "values": [draws.choice(f"{label}/to", POOLS)]}
+    weight = draws.choice(f"{label}/weight", PREFERENCES)
+    term = {"weight": weight, "preference": {"matchExpressions": [wanted]}}
+    node = {"preferredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"spec": {field: {"nodeAffinity": node}}}
+
+
+# --------------------------------------------------------------------------------------------------
 
 Trick = Callable[[Draws, str, float, Work, InitialCluster], list[Act]]
 """Makes acts from decisions, a label, a time, submitted work and the queues."""
 
-SOON = 8.0
 """Seconds within which users follow up their acts."""
 
 

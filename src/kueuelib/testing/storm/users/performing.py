@@ -2,15 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from kueuelib.errors import AlreadyExists, ApiError
 from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.users import acts
-from kueuelib.testing.storm.users.acts import Act
+from kueuelib.testing.storm.users.acts import Act, Draws
+
+# ---- acts of users on an object while a manager writes it ----------------------------------------
 
 WORKLOADS = "workloads.kueue.x-k8s.io"
+AT_ONCE = 0.01
+"""Seconds between two acts that belong together."""
+SOON = 0.5
+"""The maximum number of seconds until an object is created again."""
+BACK = (2.0, 30.0)
+"""Seconds until a Workload is activated again."""
+
+ANNOTATE, DELETE, AGAIN, DEACTIVATE, STRIP = "annotate", "delete", "again", "deactivate", "strip"
+WAYS = {
+    WORKLOADS: (ANNOTATE, DEACTIVATE, DEACTIVATE, STRIP, DELETE),
+    "jobs.batch": (ANNOTATE, AGAIN, AGAIN, DELETE),
+    "pods": (ANNOTATE, AGAIN, DELETE),
+}
+"""The possible acts on objects of a kind; one that is listed twice is twice as likely."""
+
+
+def meddle(
+    draws: Draws, label: str, target: tuple[str, str, str], before: Iterable[Act]
+) -> tuple[Act, ...]:
+    """Draws acts on an object; the times count from now.
+
+    Args:
+        draws: decisions.
+        label: of this interference.
+        target: resource, namespace and name of the object.
+        before: all acts of the scenario, which contain its creation.
+    """
+    body = next((act.body for act in before if act.verb == acts.CREATE and _is(act, target)), None)
+    way = draws.choice(f"{label}/way", WAYS[target[0]])
+    if way == ANNOTATE:
+        note = {"metadata": {"annotations": {"storm.example/meddled": label[-40:]}}}
+        return (Act(0.0, f"{label}/annotate", acts.PATCH, *target, note),)
+    if way == DEACTIVATE:
+        back = draws.uniform(f"{label}/back", *BACK)
+        return (
+            Act(0.0, f"{label}/off", acts.PATCH, *target, {"spec": {"active": False}}),
+            Act(back, f"{label}/on", acts.PATCH, *target, {"spec": {"active": True}}),
+        )
+    gone = Act(AT_ONCE, f"{label}/delete", acts.DELETE, *target)
+    if way == STRIP:
+        bare = {"metadata": {"finalizers": None}}
+        return (Act(0.0, f"{label}/strip", acts.PATCH, *target, bare), gone)
+    if way == AGAIN and body is not None:
+        soon = 2 * AT_ONCE + draws.uniform(f"{label}/soon", 0.0, SOON)
+        return (gone, Act(soon, f"{label}/again", acts.CREATE, *target, body))
+    return (gone,)
+
+
+def _is(act: Act, target: tuple[str, str, str]) -> bool:
+    return (act.resource, act.namespace, act.name) == target
+
+
+# --------------------------------------------------------------------------------------------------
+
 PODS = "pods"
 JOB_NAME = "batch.kubernetes.io/job-name"
 FAILING = frozenset({"ServerError", "Unavailable", "ServerTimeout"})
@@ -20,7 +76,7 @@ PAUSE = 1.0
 """Seconds between two tries of an act."""
 
 
-class Api(Protocol):
+class RawCalls(Protocol):
     """Raw calls; resources are named `plural.group`."""
 
     async def get(self, resource: str, namespace: str, name: str, /) -> Obj:
@@ -46,7 +102,7 @@ class Api(Protocol):
         ...
 
 
-async def perform(act: Act, api: Api) -> str:
+async def perform(act: Act, api: RawCalls) -> str:
     """Performs an act.
 
     Returns:
@@ -59,7 +115,7 @@ async def perform(act: Act, api: Api) -> str:
         return type(error).__name__
 
 
-async def insist(act: Act, api: Api, sleep: Callable[[float], Awaitable[None]]) -> str:
+async def insist(act: Act, api: RawCalls, sleep: Callable[[float], Awaitable[None]]) -> str:
     """Performs an act, and repeats it while the server fails, because a manager's webhook may not
     answer.
 
@@ -81,7 +137,7 @@ async def insist(act: Act, api: Api, sleep: Callable[[float], Awaitable[None]]) 
     return outcome
 
 
-async def _perform(act: Act, api: Api) -> str:
+async def _perform(act: Act, api: RawCalls) -> str:
     where = (act.resource, act.namespace, act.name)
     match act.verb:
         case acts.CREATE:
@@ -105,7 +161,7 @@ async def _perform(act: Act, api: Api) -> str:
     return "done"
 
 
-async def _restore(act: Act, api: Api) -> str:
+async def _restore(act: Act, api: RawCalls) -> str:
     body = act.body or {}
     spec = {key: value for key, value in body["spec"].items() if value is not None}
     try:
@@ -115,7 +171,7 @@ async def _restore(act: Act, api: Api) -> str:
     return "done"
 
 
-async def _to_workload(act: Act, api: Api) -> str:
+async def _to_workload(act: Act, api: RawCalls) -> str:
     """Applies an act to the Workloads of the named object, by its UID."""
     owner = (await api.get(act.resource, act.namespace, act.name))["metadata"]["uid"]
     outcome = "nothing"
@@ -131,7 +187,7 @@ async def _to_workload(act: Act, api: Api) -> str:
     return outcome
 
 
-async def _delete_pods(act: Act, api: Api) -> str:
+async def _delete_pods(act: Act, api: RawCalls) -> str:
     outcome = "nothing"
     for pod in await api.list(PODS, act.namespace):
         meta = pod["metadata"]
@@ -141,7 +197,7 @@ async def _delete_pods(act: Act, api: Api) -> str:
     return outcome
 
 
-async def _answer(act: Act, api: Api) -> str:
+async def _answer(act: Act, api: RawCalls) -> str:
     answer = act.body or {}
     outcome = "nothing"
     for workload in await api.list(WORKLOADS):

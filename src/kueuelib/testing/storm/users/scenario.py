@@ -6,17 +6,16 @@ import attrs
 
 from kueuelib.testing.storm.users import acts
 from kueuelib.testing.storm.users.acts import Act, Draws, Family, Scenario
-from kueuelib.testing.storm.users.edits import draw_edits
-from kueuelib.testing.storm.users.hostility import draw_hostility
+from kueuelib.testing.storm.users.hostility import draw_edits, draw_hostility
 from kueuelib.testing.storm.users.queues import (
     CHECK,
     CHECKED,
     CHECKS,
+    COHORTS,
     POOL,
     InitialCluster,
     draw_cluster,
 )
-from kueuelib.testing.storm.users.trees import COHORTS
 from kueuelib.testing.storm.users.work import draw_crowd, draw_work
 
 SECONDS = 180.0
