@@ -1,4 +1,4 @@
-"""What deadlines and tasks cost with asyncio, with anyio and with `runtime/deadlines.py`."""
+"""What deadlines and tasks cost with asyncio, with anyio and with `runtime/clock.py`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from figures import show
 from samples import MAKERS
 
 from kueuelib.api.kinds import PODS
-from kueuelib.machinery.reflector_options import ReflectorOptions
-from kueuelib.runtime import list_watch, watch
-from kueuelib.runtime.clock import SYSTEM_CLOCK
-from kueuelib.runtime.deadlines import Deadlines, Limit
-from kueuelib.runtime.list_watch import InformerMetrics, ListWatch
+from kueuelib.machinery.reflector_protocol import ReflectorOptions
+from kueuelib.runtime import informer, watch
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Deadlines, Limit
+from kueuelib.runtime.informer import InformerMetrics, ListWatch
 
 USES = 20_000
 ROUNDS = 5
@@ -66,7 +65,7 @@ async def test_deadlines_and_tasks() -> None:
     empty = await best(nothing)
     rows = []
     for name, use in (
-        ("runtime/deadlines.py", scoped(lambda: Limit(deadlines, FAR))),
+        ("runtime/clock.py", scoped(lambda: Limit(deadlines, FAR))),
         ("asyncio.timeout", timeout),
         ("anyio.fail_after", scoped(lambda: anyio.fail_after(FAR))),
         ("asyncio.TaskGroup with a task", grouped(asyncio.TaskGroup)),
@@ -118,10 +117,10 @@ async def piece_by_piece() -> float:
 
 async def test_a_piece_of_a_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = await piece_by_piece()
-    for module in (list_watch, watch):
+    for module in (informer, watch):
         monkeypatch.setattr(module, "Limit", Scope)
     scopes = await piece_by_piece()
     show(
         "processor time per piece of a watch, without the network",
-        [("runtime/deadlines.py", f"{ours:.0f} µs"), ("anyio.fail_after", f"{scopes:.0f} µs")],
+        [("runtime/clock.py", f"{ours:.0f} µs"), ("anyio.fail_after", f"{scopes:.0f} µs")],
     )

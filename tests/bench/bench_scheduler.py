@@ -19,8 +19,8 @@ from kueuelib.api.names import ADMITTED, QUOTA_RESERVED
 from kueuelib.api.workload import Admission
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Plan, decide
-from kueuelib.scheduler.decide.preemption.candidates import Preemptor
 from kueuelib.scheduler.decide.preemption.search import find_victims
+from kueuelib.scheduler.decide.preemption.victims import Preemptor
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.settings import DEFAULTS, FairSharing, Settings

@@ -26,7 +26,7 @@ from uuid import UUID
 import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, is_true
-from kueuelib.app.configuration import parse_configuration
+from kueuelib.app.configuration_rules import parse_configuration
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.embedded import writing
 from kueuelib.scheduler.decide.cycle import Admit

@@ -13,8 +13,8 @@ import pytest
 from place import QUEUE, Place, gates, pod_spec, shared_cluster, uid_of
 from rest import Obj, Rest, condition, eventually, is_true
 
+from kueuelib.jobs.contract.capabilities import is_stop_begun
 from kueuelib.jobs.contract.generic_job import GenericJob
-from kueuelib.jobs.contract.stopping import is_stop_begun
 from kueuelib.jobs.webhooks.rules import is_suspended
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "kinds"))

@@ -15,7 +15,7 @@ import yaml
 from kueuelib.api.kinds import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.runtime import Client, PatchType, key_of
-from kueuelib.runtime.reading import read
+from kueuelib.runtime.client import read
 from kueuelib.testing import BackgroundServer, eventually, free_port
 
 EXAMPLE = Path(__file__).parents[2] / "examples/team_space"

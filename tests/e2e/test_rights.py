@@ -27,7 +27,7 @@ from rights import (
 from warm import Processes, kueuelib
 
 from kueuelib.api.meta import key_of
-from kueuelib.app.configuration import parse_configuration
+from kueuelib.app.configuration_rules import parse_configuration
 from kueuelib.app.installation import Installation, install, resource_of_object
 from kueuelib.app.wiring import lives_of
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT, manager_user
@@ -37,7 +37,7 @@ from kueuelib.embedded.admission.plugin import Caller
 from kueuelib.embedded.server import ApiServer
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
-from kueuelib.runtime.lives import Life, live_until
+from kueuelib.runtime.manager import Life, live_until
 from kueuelib.runtime.queries import PatchType
 from kueuelib.testing.processes import free_port
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import attrs
 
-from kueuelib.scheduler.explain.changes import Change, RaiseQuota, RaiseThreshold, Whole
+from kueuelib.scheduler.explain.changes import (
+    Change,
+    RaiseQuota,
+    RaiseThreshold,
+    RaiseWeight,
+    Whole,
+)
 from kueuelib.scheduler.explain.own_changes import FewerPods, SetPriority
-from kueuelib.scheduler.explain.tree_changes import RaiseWeight
 
 
 def one_unit_less(change: Change) -> tuple[Change, ...]:

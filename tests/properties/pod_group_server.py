@@ -22,12 +22,12 @@ from kueuelib.jobs.contract.commands import (
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
+from kueuelib.jobs.pods.integration import regained
 from kueuelib.jobs.pods.marks import gated, marked_as_ours
-from kueuelib.jobs.pods.missed import regained
 from kueuelib.jobs.pods.pod_plan import plan_group, plan_without_pods, situation_of
 from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_managed, stage_of
 from kueuelib.jobs.reconcile.situation import Situation
-from kueuelib.workload.patches import BUNDLE
+from kueuelib.workload.states import BUNDLE
 
 KUEUE = "kueue.x-k8s.io"
 KEPT = 1000.0

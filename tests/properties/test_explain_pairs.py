@@ -20,21 +20,22 @@ from kueuelib.api.core import Taint
 from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.explain.answer import explain
-from kueuelib.scheduler.explain.budget import Budget
 from kueuelib.scheduler.explain.changes import (
     BORROWING,
     LENDING,
     NOMINAL,
     Change,
+    CreateFlavor,
     Ends,
+    LabelNamespace,
     More,
     RaiseQuota,
+    ServeCheck,
     SetPolicy,
     StartLocalQueue,
     Withdraws,
     amount_in,
 )
-from kueuelib.scheduler.explain.creations import CreateFlavor, LabelNamespace, ServeCheck
 from kueuelib.scheduler.explain.own_changes import (
     Activate,
     AnyNode,
@@ -44,10 +45,8 @@ from kueuelib.scheduler.explain.own_changes import (
     Tolerate,
 )
 from kueuelib.scheduler.explain.pairs import PAIRS
-from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, Place
-from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict, outcome
-from kueuelib.scheduler.explain.tried_change import TriedPair
-from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.explain.trial import Budget, TrialOutcome, TriedPair, Verdict, outcome
+from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, Place, World
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,

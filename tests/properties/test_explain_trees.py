@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.preemption_policies import ANY, RECLAIM_WITHIN_COHORT, WITHIN_CLUSTER_QUEUE
-from kueuelib.api.quotas import ONE
+from kueuelib.api.queues import ONE
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.changes import (
     BORROWING,
@@ -26,12 +26,12 @@ from kueuelib.scheduler.explain.changes import (
     Change,
     More,
     RaiseQuota,
+    RaiseWeight,
+    SetParent,
     amount_in,
 )
-from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
-from kueuelib.scheduler.explain.tree_changes import RaiseWeight, SetParent
 from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict, outcome
-from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, Place, World
 from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharing, Settings
 from kueuelib.testing.builders import (
     make_assignment,

@@ -15,8 +15,8 @@ from quota_model import World
 from tree_worlds import STRATEGIES, tree_world
 
 from kueuelib.scheduler import events
-from kueuelib.scheduler.decide.preemption.candidates import Preemptor
 from kueuelib.scheduler.decide.preemption.search import find_victims
+from kueuelib.scheduler.decide.preemption.victims import Preemptor
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot

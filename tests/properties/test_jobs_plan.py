@@ -20,7 +20,7 @@ from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.workload import states
-from kueuelib.workload.patches import BUNDLE
+from kueuelib.workload.states import BUNDLE
 
 KUEUE = "kueue.x-k8s.io"
 QUEUE = f"{KUEUE}/queue-name"

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import Conflict, TransportError
-from kueuelib.machinery.election import ElectionCore, ElectionOptions
-from kueuelib.machinery.election_protocol import (
+from kueuelib.machinery.election import (
     Cancelled,
     CreateLease,
+    ElectionCore,
+    ElectionOptions,
     Failed,
     Fetched,
     GetLease,

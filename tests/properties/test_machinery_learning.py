@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 
 from kueuelib.api.meta import Resource, key_of
 from kueuelib.errors import Gone, ServerTimeout, TransportError
-from kueuelib.machinery.learning import version_number
 from kueuelib.machinery.reflector import ReflectorCore
-from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
     List,
     Listed,
     ListFailed,
     Received,
+    ReflectorOptions,
     Replace,
     Sleep,
     StreamEnded,
@@ -31,7 +30,7 @@ from kueuelib.machinery.reflector_protocol import (
     WatchEvent,
     WatchOpened,
 )
-from kueuelib.machinery.replica import INITIAL_EVENTS_END
+from kueuelib.machinery.replica import INITIAL_EVENTS_END, version_number
 from kueuelib.machinery.store import Store, same_version
 
 THINGS = Resource("g", "v1", "things", "Thing", namespaced=True)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from kueuelib.api.meta import ObjectKey, Resource, key_of
 from kueuelib.errors import Forbidden, Gone, ServerError, ServerTimeout, TransportError, api_error
 from kueuelib.machinery.reflector import ReflectorCore
-from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
     List,
@@ -22,6 +21,7 @@ from kueuelib.machinery.reflector_protocol import (
     ListFailed,
     MarkSynced,
     Received,
+    ReflectorOptions,
     Replace,
     Sleep,
     StreamEnded,

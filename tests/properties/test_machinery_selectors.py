@@ -5,8 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kueuelib.machinery.fields import FieldRequirement, FieldSelector, parse_field_selector
-from kueuelib.machinery.selectors import Op, Requirement, Selector, parse_label_selector
+from kueuelib.machinery.selectors import (
+    FieldRequirement,
+    FieldSelector,
+    Op,
+    Requirement,
+    Selector,
+    parse_field_selector,
+    parse_label_selector,
+)
 
 names = st.sampled_from(["a", "b", "example.com/c", "d-e_f.g"])
 label_values = st.sampled_from(["", "x", "Y-z", "1", "42", "-7"])

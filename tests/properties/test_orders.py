@@ -28,8 +28,8 @@ from kueuelib.testing.builders import (
     make_local_queue,
     make_workload,
 )
-from kueuelib.workload.evictions import PODS_MISSING
 from kueuelib.workload.orders import Edge, Eviction, Order, OrderBook, Outcome, foregone
+from kueuelib.workload.phases import PODS_MISSING
 
 QUEUES = ("a", "b")
 NAMES = ("w0", "w1", "w2", "w3")

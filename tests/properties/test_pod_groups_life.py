@@ -24,10 +24,11 @@ from kueuelib.jobs.pods.reading import (
     is_unretriable,
     stage_of,
 )
-from kueuelib.jobs.pods.roles import role_by_name, role_by_shape, roles_of
-from kueuelib.jobs.pods.rules import validate_pod
-from kueuelib.jobs.reconcile.lanes import stretches
-from kueuelib.workload import evictions, states
+from kueuelib.jobs.pods.roster import role_by_name, role_by_shape, roles_of
+from kueuelib.jobs.pods.webhook import validate_pod
+from kueuelib.jobs.reconcile.executor import stretches
+from kueuelib.workload import states
+from kueuelib.workload.phases import DEACTIVATED, DUE_TO
 
 FINALIZER = f"{KUEUE}/managed"
 MOST_PLANS = 60
@@ -60,7 +61,7 @@ def unlabelled(pod):
 def given_up(workload, now):
     """The Workload after its last try."""
     changed = {**workload, "spec": {**workload["spec"], "active": False}}
-    reason = f"{evictions.DUE_TO}RequeuingLimitExceeded"
+    reason = f"{DUE_TO}RequeuingLimitExceeded"
     return states.evict(changed, reason, "the last try", now)
 
 
@@ -298,7 +299,7 @@ class GroupLife(RuleBasedStateMachine):
             return
         changed = {**workload, "spec": {**workload["spec"], "active": active}}
         if not active and states.phase_of(workload) is states.Phase.ADMITTED:
-            changed = states.evict(changed, evictions.DEACTIVATED, "by hand", self.server.now)
+            changed = states.evict(changed, DEACTIVATED, "by hand", self.server.now)
         self.server.put(changed)
 
     @rule(which=st.integers(0, 5))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from quota_model import Node
 
-from kueuelib.scheduler.quota import arithmetic
+from kueuelib.scheduler.quota import amounts
 from kueuelib.scheduler.quota.amounts import FlavorResource, Limits
 from kueuelib.scheduler.quota.forest import Forest
 from kueuelib.scheduler.quota.node import cohort_key
@@ -159,15 +159,15 @@ def compare(history: History, snapshot: Snapshot, usage: dict[str, Usage]) -> No
         assert found.height == expected.height()
         for pair in PAIRS:
             x, used = tuple(pair), snapshot.used[pair]
-            quota = arithmetic.quota_of(found, pair)
+            quota = amounts.quota_of(found, pair)
             assert quota.nominal == expected.subtree(x)
             assert quota.guaranteed == expected.guaranteed(x)
             assert used[key] == expected.used(x)
-            assert arithmetic.available(found, pair, used) == expected.available(x)
-            assert arithmetic.potential(found, pair) == expected.potential(x)
+            assert amounts.available(found, pair, used) == expected.available(x)
+            assert amounts.potential(found, pair) == expected.potential(x)
             if expected.is_queue:
                 for amount in range(0, 9, 2):
-                    level = arithmetic.level(found, pair, amount, used)
+                    level = amounts.level(found, pair, amount, used)
                     assert tuple(level) == expected.level(x, amount)
     for name in history.queues:
         for pairs in ((CPU,), (GPU,), PAIRS):

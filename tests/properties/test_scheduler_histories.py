@@ -27,8 +27,8 @@ from kueuelib.api.preemption_policies import RECLAIM_WITHIN_COHORT, WITHIN_CLUST
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Plan, decide
 from kueuelib.scheduler.engine import Engine, Settled
-from kueuelib.scheduler.facts.standing import Where
-from kueuelib.scheduler.pending.item import PendingPlace
+from kueuelib.scheduler.facts.workloads import Where
+from kueuelib.scheduler.pending.queue import PendingPlace
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource
 from kueuelib.scheduler.quota.holders import rank_of
 from kueuelib.scheduler.settings import FairSharing, Settings

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kueuelib.api.preemption_policies import RECLAIM_WITHIN_COHORT
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
-from kueuelib.scheduler.decide.partial import search
+from kueuelib.scheduler.decide.nomination import search
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds
 from kueuelib.scheduler.quota.amounts import FlavorResource

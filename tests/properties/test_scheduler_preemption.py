@@ -12,9 +12,8 @@ from preemption_worlds import PAIRS, QUEUES, Replay, worlds
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.decide.preemption.candidates import Borrowing, Candidates, Preemptor
 from kueuelib.scheduler.decide.preemption.search import SearchResult, find_victims
-from kueuelib.scheduler.decide.preemption.victims import Path
+from kueuelib.scheduler.decide.preemption.victims import Borrowing, Candidates, Path, Preemptor
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import Holder

@@ -12,7 +12,7 @@ from preemption_worlds import Replay, wild_world
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
-from kueuelib.scheduler.decide.preemption.history import FIRST_REST
+from kueuelib.scheduler.decide.preemption.guard import FIRST_REST
 from kueuelib.scheduler.reasons import NoFlavors
 from kueuelib.scheduler.settings import FairSharing, Settings
 

@@ -19,8 +19,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import CycleInput, Head, Plan, decide
 from kueuelib.scheduler.decide.preemption.victims import Victim
 from kueuelib.scheduler.engine import Engine, Settled
-from kueuelib.scheduler.pending.item import Pending, PendingPlace
-from kueuelib.scheduler.pending.scopes import Scope
+from kueuelib.scheduler.pending.queue import Pending, PendingPlace, Scope
 from kueuelib.scheduler.pending.waking import News, ShapeVerdict
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot

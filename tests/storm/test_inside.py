@@ -14,7 +14,7 @@ from kueuelib.api.codec import decode
 from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.workload import Workload
-from kueuelib.machinery.learning import Scope
+from kueuelib.machinery.replica import Scope
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.telemetry import Telemetry

@@ -17,9 +17,8 @@ from anyio import CancelScope, create_memory_object_stream, create_task_group, m
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.checks import Ready, Verdict, check, current
-from kueuelib.checks.containment import CheckFailed
-from kueuelib.checks.context import CheckContext
-from kueuelib.checks.evaluation import Evaluator
+from kueuelib.checks.definition import CheckContext
+from kueuelib.checks.evaluation import CheckFailed, Evaluator
 from kueuelib.errors import StopTimeout
 from kueuelib.runtime import controller as controllers
 from kueuelib.runtime.controller import Controller, Result

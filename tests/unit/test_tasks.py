@@ -26,11 +26,10 @@ OF_ASYNCIO = {
 
 ALLOWED = {
     "app/servers.py": {"create_task", "wait"},
-    "checks/containment.py": {"create_task", "run_coroutine_threadsafe"},
-    "checks/evaluation.py": {"wait"},
+    "checks/evaluation.py": {"create_task", "run_coroutine_threadsafe", "wait"},
     "controllers/admission.py": {"deadlines"},
     "jobs/client/following.py": {"create_task", "gather"},
-    "runtime/list_watch.py": {"deadlines"},
+    "runtime/informer.py": {"deadlines"},
     "runtime/manager.py": {"create_task", "wait"},
     "runtime/transport.py": {"deadlines"},
     "runtime/watch.py": {"deadlines"},
@@ -47,7 +46,7 @@ def used(tree: ast.Module) -> Iterator[str]:
             names = {alias.name for alias in node.names}
             if node.module == "asyncio":
                 yield from names & OF_ASYNCIO
-            elif node.module == "kueuelib.runtime.deadlines":
+            elif node.module == "kueuelib.runtime.clock" and names & {"Deadlines", "Limit"}:
                 yield "deadlines"
         elif isinstance(node, ast.Attribute) and (
             node.attr == "create_task"

@@ -15,9 +15,16 @@ from kueuelib.api.kinds import (
     WORKLOAD_PRIORITY_CLASSES,
 )
 from kueuelib.api.meta import Condition, KubeObject
-from kueuelib.api.patterns import DNS_LABEL, KIND, QUALIFIED, SUBDOMAIN
+from kueuelib.api.patterns import (
+    AFTER_CHECK_PASSED_OR_ON_DEMAND,
+    ANYTIME,
+    CONDITIONS,
+    DNS_LABEL,
+    KIND,
+    QUALIFIED,
+    SUBDOMAIN,
+)
 from kueuelib.api.struct import NOTHING, Struct, frozen, wire
-from kueuelib.api.words import AFTER_CHECK_PASSED_OR_ON_DEMAND, ANYTIME, CONDITIONS
 
 IDENTICAL_POD_TEMPLATES = "IdenticalPodTemplates"
 IDENTICAL_SCHEDULING_REQUIREMENTS = "IdenticalWorkloadSchedulingRequirements"

@@ -13,8 +13,8 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api.cel_rules import rules_of
-from kueuelib.api.crd_keywords import KEYWORDS
-from kueuelib.api.crd_parts import (
+from kueuelib.api.core import TAINT_EFFECTS
+from kueuelib.api.definitions import (
     CONVERSION_PATH,
     Column,
     assembled,
@@ -38,10 +38,51 @@ from kueuelib.api.kueue import (
 )
 from kueuelib.api.meta import KubeObject, Obj
 from kueuelib.api.names import POD_PRIORITY_CLASS_SOURCE, WORKLOAD_PRIORITY_CLASS_SOURCE
-from kueuelib.api.patterns import OPTIONAL_SUBDOMAIN
+from kueuelib.api.patterns import LABEL_VALUE, OPTIONAL_QUALIFIED, OPTIONAL_SUBDOMAIN, QUALIFIED
 from kueuelib.api.schema import object_schema, struct_schema
 from kueuelib.api.struct import frozen
-from kueuelib.api.topology import WRITTEN_LIMIT, TopologyDomain
+from kueuelib.api.workload import WRITTEN_LIMIT, TopologyDomain
+
+# ---- schema keywords of the CRDs where two kinds share a class but not its limits ----------------
+
+_EFFECTS: Final = list(TAINT_EFFECTS)
+
+
+def _toleration_keywords(at: str) -> Mapping[str, Mapping[str, Any]]:
+    return {
+        f"{at}.key": OPTIONAL_QUALIFIED,
+        f"{at}.operator": {"enum": ["Equal", "Exists", ""]},
+        f"{at}.value": LABEL_VALUE,
+        f"{at}.effect": {"enum": [*_EFFECTS, ""]},
+    }
+
+
+_UPDATES: Final = "status.admissionChecks[].podSetUpdates[]"
+_EXPRESSION: Final = "spec.namespaceSelector.matchExpressions[]"
+
+KEYWORDS: Final[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    "ClusterQueue": {
+        "spec.namespaceSelector.matchLabels{}": LABEL_VALUE,
+        f"{_EXPRESSION}.key": QUALIFIED,
+        f"{_EXPRESSION}.operator": {"enum": ["In", "NotIn", "Exists", "DoesNotExist"]},
+        f"{_EXPRESSION}.values[]": LABEL_VALUE,
+    },
+    "ResourceFlavor": {
+        "spec.nodeTaints[].key": QUALIFIED,
+        "spec.nodeTaints[].value": LABEL_VALUE,
+        "spec.nodeTaints[].effect": {"enum": _EFFECTS},
+        **_toleration_keywords("spec.tolerations[]"),
+    },
+    "Workload": {
+        f"{_UPDATES}.labels{{}}": LABEL_VALUE,
+        f"{_UPDATES}.nodeSelector{{}}": LABEL_VALUE,
+        **_toleration_keywords(f"{_UPDATES}.tolerations[]"),
+    },
+}
+"""Keywords that a shared class has only at these places."""
+
+
+# --------------------------------------------------------------------------------------------------
 
 
 @frozen

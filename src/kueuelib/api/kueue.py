@@ -11,43 +11,7 @@ from kueuelib.api.checks import (
     ProvisioningRequestConfigSpec,
     WorkloadPriorityClass,
 )
-from kueuelib.api.cohorts import Cohort, CohortSpec, CohortStatus
-from kueuelib.api.preemption_policies import (
-    ANY,
-    LOWER_OR_NEWER_EQUAL_PRIORITY,
-    LOWER_PRIORITY,
-    NEVER,
-)
-from kueuelib.api.queues import (
-    AdmissionCheckRule,
-    AdmissionChecksStrategy,
-    AdmissionScope,
-    BorrowWithinCohort,
-    ClusterQueue,
-    ClusterQueueSpec,
-    ClusterQueueStatus,
-    ConsumedStatus,
-    FlavorFungibility,
-    FlavorUsage,
-    LocalFlavorUsage,
-    LocalQueue,
-    LocalQueueFairSharingStatus,
-    LocalQueueSpec,
-    LocalQueueStatus,
-    LocalResourceUsage,
-    Preemption,
-    ResourceFlavor,
-    ResourceFlavorSpec,
-    ResourceUsage,
-)
-from kueuelib.api.quotas import (
-    FairSharing,
-    FairSharingStatus,
-    FlavorQuotas,
-    ResourceGroup,
-    ResourceQuota,
-)
-from kueuelib.api.words import (
+from kueuelib.api.patterns import (
     AFTER_CHECK_PASSED_OR_ON_DEMAND,
     ANYTIME,
     BEST_EFFORT_FIFO,
@@ -69,6 +33,42 @@ from kueuelib.api.words import (
     STRICT_FIFO,
     TRY_NEXT_FLAVOR,
     USAGE_BASED_ADMISSION_FAIR_SHARING,
+)
+from kueuelib.api.preemption_policies import (
+    ANY,
+    LOWER_OR_NEWER_EQUAL_PRIORITY,
+    LOWER_PRIORITY,
+    NEVER,
+)
+from kueuelib.api.queues import (
+    AdmissionCheckRule,
+    AdmissionChecksStrategy,
+    AdmissionScope,
+    BorrowWithinCohort,
+    ClusterQueue,
+    ClusterQueueSpec,
+    ClusterQueueStatus,
+    Cohort,
+    CohortSpec,
+    CohortStatus,
+    ConsumedStatus,
+    FairSharing,
+    FairSharingStatus,
+    FlavorFungibility,
+    FlavorQuotas,
+    FlavorUsage,
+    LocalFlavorUsage,
+    LocalQueue,
+    LocalQueueFairSharingStatus,
+    LocalQueueSpec,
+    LocalQueueStatus,
+    LocalResourceUsage,
+    Preemption,
+    ResourceFlavor,
+    ResourceFlavorSpec,
+    ResourceGroup,
+    ResourceQuota,
+    ResourceUsage,
 )
 from kueuelib.api.workload import (
     Admission,

@@ -13,7 +13,7 @@ from kueuelib.api.codec import encode
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj, annotations_of, labels_of
 from kueuelib.api.struct import frozen
-from kueuelib.api.topology import TopologyRequest
+from kueuelib.api.workload import TopologyRequest
 
 TOPOLOGY: Final = "topology-aware scheduling"
 SLICES: Final = "elastic jobs by workload slices"

@@ -1,19 +1,94 @@
-"""What raw nodes offer: which of them take pods, which belong to a flavor, and how much they have.
+"""What nodes offer, and which pods they take: selectors, affinity, taints.
 
 How much of that pods use already is counted by `Room` in `kueuelib.embedded.cluster.placement`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from kueuelib.api.codec import decode
-from kueuelib.api.core import NO_EXECUTE, NO_SCHEDULE, Taint
+from kueuelib.api.core import (
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    NodeSelector,
+    NodeSelectorRequirement,
+    PodSpec,
+    Taint,
+    Toleration,
+)
 from kueuelib.api.kueue import ResourceFlavor
 from kueuelib.api.meta import find_condition, labels_of
 from kueuelib.api.quantity import Quantity
-from kueuelib.api.tolerations import untolerated
+
+# ---- which nodes a pod's selector and required affinity allow ------------------------------------
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+
+def _compare(value: str | None, values: tuple[str, ...], holds: Callable[[int, int], bool]) -> bool:
+    if value is None or len(values) != 1:
+        return False
+    if _INTEGER.fullmatch(value) is None or _INTEGER.fullmatch(values[0]) is None:
+        return False
+    return holds(int(value), int(values[0]))
+
+
+def requirement_matches(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    """Whether labels meet one expression; an unknown operator is never met."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt":
+            return _compare(value, requirement.values, int.__gt__)
+        case "Lt":
+            return _compare(value, requirement.values, int.__lt__)
+    return False
+
+
+def required_node_affinity(spec: PodSpec) -> NodeSelector | None:
+    """What the affinity of a pod demands of its node, or None."""
+    if spec.affinity is None or spec.affinity.node_affinity is None:
+        return None
+    return spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
+
+
+# ---- which taints a pod tolerates ----------------------------------------------------------------
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether a toleration covers a taint; empty effect and empty key stand for all."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and toleration.value == taint.value
+
+
+def untolerated(
+    taints: Iterable[Taint],
+    tolerations: Sequence[Toleration],
+    effects: Sequence[str] = (NO_SCHEDULE, NO_EXECUTE),
+) -> Taint | None:
+    """The first taint with one of the effects that no toleration covers, or None."""
+    for taint in taints:
+        if taint.effect in effects and not any(tolerates(one, taint) for one in tolerations):
+            return taint
+    return None
+
+
+# --------------------------------------------------------------------------------------------------
 
 
 def is_usable(node: Mapping[str, Any]) -> bool:

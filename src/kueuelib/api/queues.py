@@ -1,4 +1,4 @@
-"""ClusterQueues, LocalQueues and ResourceFlavors as typed values.
+"""ClusterQueues, LocalQueues, Cohorts and ResourceFlavors as typed values.
 
 The `wire` of a field holds what the schema of the CRD says about it.
 """
@@ -10,34 +10,173 @@ from collections.abc import Mapping
 import attrs
 
 from kueuelib.api.core import Taint, Toleration
-from kueuelib.api.kinds import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS
+from kueuelib.api.kinds import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, RESOURCE_FLAVORS
 from kueuelib.api.meta import Condition, KubeObject, LabelSelector
-from kueuelib.api.patterns import LABEL_VALUE, OPTIONAL_SUBDOMAIN, SUBDOMAIN
-from kueuelib.api.preemption_policies import (
-    BORROW_WITHIN_COHORT,
-    NEVER,
-    RECLAIM_WITHIN_COHORT,
-    WITHIN_CLUSTER_QUEUE,
-)
-from kueuelib.api.quantity import ZERO, Quantity
-from kueuelib.api.quotas import FairSharing, FairSharingStatus, ResourceGroup
-from kueuelib.api.struct import NOTHING, Struct, Time, frozen, wire
-from kueuelib.api.words import (
+from kueuelib.api.patterns import (
     BEST_EFFORT_FIFO,
     BORROWING_OVER_PREEMPTION,
     CONDITIONS,
     GROUP_LIMIT,
     HOLD,
     HOLD_AND_DRAIN,
+    LABEL_VALUE,
     LIST_LIMIT,
     MAY_STOP_SEARCH,
     NO_ADMISSION_FAIR_SHARING,
     NONE,
+    OPTIONAL_SUBDOMAIN,
     PREEMPTION_OVER_BORROWING,
+    QUALIFIED,
     STRICT_FIFO,
+    SUBDOMAIN,
     TRY_NEXT_FLAVOR,
     USAGE_BASED_ADMISSION_FAIR_SHARING,
 )
+from kueuelib.api.preemption_policies import (
+    BORROW_WITHIN_COHORT,
+    NEVER,
+    RECLAIM_WITHIN_COHORT,
+    WITHIN_CLUSTER_QUEUE,
+)
+from kueuelib.api.quantity import NOT_NEGATIVE, ZERO, Quantity
+from kueuelib.api.struct import NOTHING, Struct, Time, frozen, wire
+
+# ---- what ClusterQueues and Cohorts have in common: quota by flavor and resource, and weights ----
+
+ONE = Quantity.of(1)
+
+
+@frozen
+class ResourceQuota(Struct):
+    """How much of one resource in one flavor belongs to a queue or a cohort.
+
+    Attributes:
+        name: the resource, for example `cpu`.
+        nominal_quota: the queue's own quota; for a cohort, what it adds to the quota of its
+            members.
+        borrowing_limit: how much a queue, or all members of a cohort, may borrow from the cohort
+            above; absent: everything.
+        lending_limit: how much of its quota others may borrow; absent: everything.
+    """
+
+    name: str = attrs.field(metadata=wire(required=True))
+    nominal_quota: Quantity = attrs.field(
+        default=ZERO, metadata=wire(required=True, always=True, **NOT_NEGATIVE)
+    )
+    borrowing_limit: Quantity | None = attrs.field(default=None, metadata=wire(**NOT_NEGATIVE))
+    lending_limit: Quantity | None = attrs.field(default=None, metadata=wire(**NOT_NEGATIVE))
+
+
+@frozen
+class FlavorQuotas(Struct):
+    """The quotas of one flavor, in the order of the covered resources."""
+
+    name: str = attrs.field(metadata=wire(required=True, **SUBDOMAIN))
+    resources: tuple[ResourceQuota, ...] = attrs.field(
+        default=(),
+        metadata=wire(required=True, always=True, keys=("name",), minItems=1, maxItems=LIST_LIMIT),
+    )
+
+
+@frozen
+class ResourceGroup(Struct):
+    """Resources that are taken from the same flavors.
+
+    Attributes:
+        covered_resources: the names of the resources.
+        flavors: the flavors in the order they are tried.
+    """
+
+    covered_resources: tuple[str, ...] = attrs.field(
+        default=(),
+        metadata=wire(
+            required=True,
+            always=True,
+            kind="set",
+            minItems=1,
+            maxItems=LIST_LIMIT,
+            items=QUALIFIED,
+        ),
+    )
+    flavors: tuple[FlavorQuotas, ...] = attrs.field(
+        default=(),
+        metadata=wire(required=True, always=True, keys=("name",), minItems=1, maxItems=LIST_LIMIT),
+    )
+
+
+@frozen
+class FairSharing(Struct):
+    """How much a queue or cohort may borrow compared with others (KEP-1714).
+
+    Attributes:
+        weight: the share of what is borrowed is divided by it. With 0, the queue or cohort comes
+            after all others while it borrows.
+    """
+
+    weight: Quantity = attrs.field(
+        default=ONE, metadata=wire(always=True, default=1, **NOT_NEGATIVE)
+    )
+
+
+@frozen
+class FairSharingStatus(Struct):
+    """How much a queue or cohort borrows at the moment, compared with others.
+
+    Attributes:
+        weighted_share: the largest share of borrowed quota among the resources, in thousandths of
+            what the parent cohort can lend, divided by the weight and rounded up. 0 without
+            borrowing; 9223372036854775807 for one that borrows with weight 0.
+    """
+
+    weighted_share: int = attrs.field(
+        default=0, metadata=wire(required=True, always=True, format="int64")
+    )
+
+
+# ---- cohorts as typed values (KEP-79) ------------------------------------------------------------
+
+
+@frozen
+class CohortSpec(Struct):
+    """The place of a Cohort in its tree, and the quota it adds.
+
+    Attributes:
+        parent_name: the cohort above; empty: the Cohort is a root. The parent need not exist as an
+            object. While parents form a cycle, nothing below it is admitted.
+        resource_groups: quota that belongs to all members together, in addition to their own.
+            Limits say how much the members together may borrow from the parent and lend to it.
+        fair_sharing: the weight of the Cohort below its parent.
+    """
+
+    parent_name: str = attrs.field(default="", metadata=wire(**OPTIONAL_SUBDOMAIN))
+    resource_groups: tuple[ResourceGroup, ...] = attrs.field(
+        default=(), metadata=wire(kind="atomic", maxItems=GROUP_LIMIT)
+    )
+    fair_sharing: FairSharing | None = None
+
+
+@frozen
+class CohortStatus(Struct):
+    """The present state of a Cohort.
+
+    Attributes:
+        fair_sharing: the share of the Cohort; absent unless fair sharing is on.
+    """
+
+    fair_sharing: FairSharingStatus | None = None
+
+
+@frozen
+class Cohort(KubeObject):
+    """Quota and limits of a group of ClusterQueues and Cohorts that borrow from each other."""
+
+    resource = COHORTS
+
+    spec: CohortSpec = attrs.field(factory=CohortSpec)
+    status: CohortStatus = attrs.field(factory=CohortStatus)
+
+
+# --------------------------------------------------------------------------------------------------
 
 # ---- ClusterQueue
 

@@ -11,49 +11,34 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import attrs
 
 from kueuelib.api.kinds import MANAGER_NAMESPACE
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.names import LEASE
-from kueuelib.app.borrowing import Borrowing
-from kueuelib.app.configuration_keys import (
+from kueuelib.app.decoding import (
     NOT_ZERO,
     PORT,
     SELECTOR,
-    check_keys,
+    Duration,
     key,
     more_than,
     one_of,
 )
-from kueuelib.app.configuration_rules import (
-    check,
-    check_features,
-    check_missing,
-    without_missing,
+from kueuelib.app.fair_sharing import (
+    AdmissionFairSharing,
+    Borrowing,
+    FairSharing,
+    Preemption,
+    Resources,
+    WaitForPodsReady,
 )
-from kueuelib.app.configuration_versions import (
-    V1BETA1,
-    V1BETA2,
-    as_v1beta1,
-    check_version,
-    unknown_version,
-)
-from kueuelib.app.decoding import Duration, decode
-from kueuelib.app.fair_sharing import AdmissionFairSharing, FairSharing
 from kueuelib.app.metrics import CustomMetricLabel, LocalQueueMetrics
-from kueuelib.app.pods_ready import WaitForPodsReady
-from kueuelib.app.preemption import Preemption
-from kueuelib.app.refusals import refuse_any
-from kueuelib.app.resources import Resources
 from kueuelib.app.tls import Tls
-from kueuelib.errors import ConfigError
-from kueuelib.runtime.namespace import own_namespace
-from kueuelib.runtime.yaml_files import documents, read_text
+from kueuelib.runtime.addresses import own_namespace
 
-API_VERSIONS = (V1BETA1, V1BETA2)
 KIND = "Configuration"
 CONFIG_MAP = "kueue-manager-config"
 """The ConfigMap of an installation in a cluster."""
@@ -269,53 +254,3 @@ class Configuration:
         """The Lease of the leader."""
         wanted = self.leader_election
         return ObjectKey(wanted.resource_namespace or self.manager_namespace, wanted.resource_name)
-
-
-UNREADABLE: Final = "give the path of a readable file"
-"""What to do about a file that cannot be read."""
-
-
-def load_configuration(path: Path | None) -> Configuration:
-    """Reads a configuration file; all defaults when there is none.
-
-    Raises:
-        ConfigError: missing or malformed file, unknown key, wrong type, or a feature that this
-            build does not have.
-    """
-    if path is None:
-        return Configuration()
-    return read_configuration(read_text(path, UNREADABLE), str(path))
-
-
-def read_configuration(text: str, source: str) -> Configuration:
-    """A configuration from the text of a file; `source` names it in errors.
-
-    Raises:
-        ConfigError: as `load_configuration`.
-    """
-    contents = documents(text, source)
-    return parse_configuration(contents[0] if len(contents) == 1 else None, source)
-
-
-def parse_configuration(content: Any, source: str) -> Configuration:
-    """A configuration from decoded YAML or JSON; `source` names it in errors.
-
-    Raises:
-        ConfigError: as `load_configuration`.
-    """
-    if not isinstance(content, dict):
-        raise ConfigError(source, "is not a mapping", f"write a {KIND} of {V1BETA2}")
-    content = dict(content)
-    version = content.pop("apiVersion", None)
-    if version not in API_VERSIONS:
-        raise unknown_version(version, source)
-    if content.pop("kind", None) != KIND:
-        raise ConfigError(source, f"kind is not {KIND}", f"set kind: {KIND}")
-    known = without_missing(content)
-    lacking, malformed = [*check_missing(content)], [*check_version(known, version)]
-    configuration = decode(Configuration, as_v1beta1(known, version), "", malformed)
-    lacking += check_features(configuration)
-    # a rule for several keys can only judge keys that are right on their own
-    wrong = malformed or [*check_keys(configuration)] or [*check(configuration)]
-    refuse_any(source, [*lacking, *wrong])
-    return configuration

@@ -1,4 +1,4 @@
-"""The rules of a configuration that concern several keys, or what is installed.
+"""Reads a configuration file, and judges what concerns several keys, or what is installed.
 
 What one key has to meet is next to the key, in `configuration.py` or the module of its block.
 """
@@ -7,24 +7,114 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
 
 from kueuelib.api.names import NAMESPACE_NAME_LABEL, is_dns1123_label, is_qualified_name
-from kueuelib.app.addresses import addresses
-from kueuelib.app.fair_sharing import check_admission_fair_sharing, check_fair_sharing
+from kueuelib.app.configuration import KIND, Configuration
+from kueuelib.app.configuration_text import (
+    V1BETA1,
+    V1BETA2,
+    as_v1beta1,
+    check_version,
+    unknown_version,
+)
+from kueuelib.app.decoding import Refusal, check_keys, decode, refusal_of, refuse_any
+from kueuelib.app.fair_sharing import (
+    check_admission_fair_sharing,
+    check_fair_sharing,
+    check_preemption,
+    check_resources,
+)
 from kueuelib.app.feature_gates import check_configured_gates, check_feature_gates
 from kueuelib.app.metrics import check_custom_labels
-from kueuelib.app.preemption import check_preemption
-from kueuelib.app.refusals import Refusal, refusal_of
-from kueuelib.app.resources import check_resources
 from kueuelib.app.tls import check_tls
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.contract.frameworks import COMMON_FRAMEWORKS, POD_FRAMEWORK
 from kueuelib.machinery.election_options import ElectionOptions
 from kueuelib.machinery.selectors import from_label_selector
+from kueuelib.runtime.addresses import check_servable, parse_address
+from kueuelib.runtime.yaml_files import documents, read_text
 
-if TYPE_CHECKING:
-    from kueuelib.app.configuration import Configuration
+# ---- the addresses on which a manager listens, checked before anything starts --------------------
+
+_ALL = ("", "0.0.0.0", "::")
+
+
+@attrs.frozen
+class Address:
+    """One address of a manager.
+
+    Attributes:
+        key: of the configuration.
+        host: what to bind; everything when empty.
+        port: the port.
+    """
+
+    key: str
+    host: str
+    port: int
+
+    def meets(self, other: Address) -> bool:
+        """Whether both cannot be bound at once."""
+        everything = self.host in _ALL or other.host in _ALL
+        return self.port == other.port != 0 and (everything or self.host == other.host)
+
+
+def addresses(configuration: Configuration, source: str) -> Sequence[Address]:
+    """Where the manager of a configuration listens.
+
+    Args:
+        configuration: the manager's.
+        source: what to call it in errors.
+
+    Raises:
+        ConfigError: an address is malformed, or two are the same.
+    """
+    ordered = list(_addresses(configuration, source))
+    for number, one in enumerate(ordered):
+        for other in ordered[:number]:
+            if one.meets(other):
+                raise ConfigError(
+                    f"{source}: {one.key}",
+                    f"port {one.port} is that of {other.key}, too",
+                    "choose another port for one of them",
+                )
+    return ordered
+
+
+def _addresses(configuration: Configuration, source: str) -> Iterator[Address]:
+    for key, text in (
+        ("health.healthProbeBindAddress", configuration.health.health_probe_bind_address),
+        ("metrics.bindAddress", configuration.metrics.bind_address),
+    ):
+        address = parse_address(text, f"{source}: {key}")
+        if address is not None:
+            yield Address(key, *address)
+    webhook = configuration.webhook
+    if not 0 < webhook.port < 65536:
+        raise ConfigError(
+            f"{source}: webhook.port", f"{webhook.port} is not a port", "give one from 1 to 65535"
+        )
+    yield Address("webhook.port", webhook.host, webhook.port)
+    visibility = configuration.visibility_server
+    if visibility is not None:
+        yield Address("visibilityServer.bindPort", visibility.bind_address, visibility.bind_port)
+
+
+async def check_addresses(configuration: Configuration, source: str) -> None:
+    """Refuses addresses that the manager could not serve, before it starts.
+
+    Raises:
+        ConfigError: one is malformed, or in use.
+    """
+    for one in addresses(configuration, source):
+        await check_servable(one.host, one.port, subject=f"{source}: {one.key}")
+
+
+# --------------------------------------------------------------------------------------------------
 
 UPSTREAM_FRAMEWORKS = frozenset({"kubeflow.org/mxjob"})
 """Integrations of the Go manager that kueuelib does not bundle; a plug-in may take the name."""
@@ -212,3 +302,58 @@ def _check_exempts(
 
 def _missing(key: str) -> Refusal:
     return Refusal(f"{key} is not available in this version", "remove it (see docs/missing.md)")
+
+
+# ---- reads a configuration file ------------------------------------------------------------------
+
+API_VERSIONS = (V1BETA1, V1BETA2)
+
+UNREADABLE: Final = "give the path of a readable file"
+
+"""What to do about a file that cannot be read."""
+
+
+def load_configuration(path: Path | None) -> Configuration:
+    """Reads a configuration file; all defaults when there is none.
+
+    Raises:
+        ConfigError: missing or malformed file, unknown key, wrong type, or a feature that this
+            build does not have.
+    """
+    if path is None:
+        return Configuration()
+    return read_configuration(read_text(path, UNREADABLE), str(path))
+
+
+def read_configuration(text: str, source: str) -> Configuration:
+    """A configuration from the text of a file; `source` names it in errors.
+
+    Raises:
+        ConfigError: as `load_configuration`.
+    """
+    contents = documents(text, source)
+    return parse_configuration(contents[0] if len(contents) == 1 else None, source)
+
+
+def parse_configuration(content: Any, source: str) -> Configuration:
+    """A configuration from decoded YAML or JSON; `source` names it in errors.
+
+    Raises:
+        ConfigError: as `load_configuration`.
+    """
+    if not isinstance(content, dict):
+        raise ConfigError(source, "is not a mapping", f"write a {KIND} of {V1BETA2}")
+    content = dict(content)
+    version = content.pop("apiVersion", None)
+    if version not in API_VERSIONS:
+        raise unknown_version(version, source)
+    if content.pop("kind", None) != KIND:
+        raise ConfigError(source, f"kind is not {KIND}", f"set kind: {KIND}")
+    known = without_missing(content)
+    lacking, malformed = [*check_missing(content)], [*check_version(known, version)]
+    configuration = decode(Configuration, as_v1beta1(known, version), "", malformed)
+    lacking += check_features(configuration)
+    # a rule for several keys can only judge keys that are right on their own
+    wrong = malformed or [*check_keys(configuration)] or [*check(configuration)]
+    refuse_any(source, [*lacking, *wrong])
+    return configuration

@@ -5,14 +5,13 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.app.configuration import Configuration
+from kueuelib.app.fair_sharing import WaitForPodsReady, load_policy
 from kueuelib.app.feature_gates import (
     FLAVOR_FUNGIBILITY,
     PARTIAL_ADMISSION,
     PRIORITY_SORTING,
     REJECT_CLAIMS,
 )
-from kueuelib.app.pods_ready import WaitForPodsReady
-from kueuelib.app.preemption import load_policy
 from kueuelib.scheduler.settings import FairSharing, Settings
 
 

@@ -15,7 +15,7 @@ import attrs
 from kueuelib import __version__
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, KIND, Configuration
-from kueuelib.app.configuration_versions import V1BETA2
+from kueuelib.app.configuration_text import V1BETA2
 from kueuelib.app.dashboards import dashboard_text
 from kueuelib.controllers.manifests import APP, METRICS_SERVICE, SERVICE_ACCOUNT, WEBHOOK_PORT
 from kueuelib.errors import ConfigError

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kueuelib.app.refusals import Refusal
+from kueuelib.app.decoding import Refusal
 
 if TYPE_CHECKING:
     from kueuelib.app.configuration import Configuration

@@ -6,30 +6,25 @@ changes only what differs, and leaves fields of other owners alone.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable
 from urllib.parse import urlsplit
 
 import attrs
 
 from kueuelib.api.crd import all_crds
-from kueuelib.api.kinds import (
-    CRDS,
-    MUTATING_WEBHOOKS,
-    VALIDATING_WEBHOOKS,
-    VERSIONS,
-)
-from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
+from kueuelib.api.kinds import CRDS, KUEUE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, VERSIONS
+from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true, key_of
 from kueuelib.api.names import is_dns1123_label
 from kueuelib.app.deployment import Deployed
 from kueuelib.app.earlier import (
     apis_left,
+    in_the_way,
     keep_configuration,
     pods_left,
     refuse_ending_kinds,
     refuse_other_managers,
 )
-from kueuelib.app.rerouting import in_the_way
-from kueuelib.app.served_kinds import until_served
 from kueuelib.controllers.manifests import (
     WEBHOOK_SECRET,
     WEBHOOK_SERVICE,
@@ -37,8 +32,8 @@ from kueuelib.controllers.manifests import (
     manager_manifests,
     manager_user,
     server_names,
+    visibility_manifests,
 )
-from kueuelib.controllers.visibility.manifests import visibility_manifests
 from kueuelib.controllers.webhooks import (
     ClientConfig,
     by_service,
@@ -49,17 +44,64 @@ from kueuelib.controllers.webhooks import (
     with_conversion,
 )
 from kueuelib.errors import ConfigError, NotFound
-from kueuelib.jobs.catalog.batch import BATCH_JOB
+from kueuelib.jobs.batch.job import BATCH_JOB
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings, PodSettings, system_excluded
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.webhooks.manifests import rbac_rules, shared_rbac_rules, webhook_entries
-from kueuelib.runtime.client import Client
+from kueuelib.machinery.backoff import Backoff
+from kueuelib.runtime.authority import Names, host_names
+from kueuelib.runtime.client import Client, read
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.queries import PatchType
-from kueuelib.runtime.reading import read
-from kueuelib.runtime.webhook.certs import Names, host_names
 from kueuelib.runtime.webhook.trust import ensure_certificates, with_bundle
+
+# ---- waits until a cluster serves the queueing kinds ---------------------------------------------
+
+
+async def until_served(
+    client: Client, versions: Iterable[str], deadline: float, clock: Clock = SYSTEM_CLOCK
+) -> None:
+    """Waits until every CRD is established and the versions are in discovery.
+
+    Args:
+        client: whose cluster.
+        versions: in which objects are to be served.
+        deadline: seconds to wait.
+        clock: how to wait.
+
+    Raises:
+        ConfigError: the kinds were not served in time.
+    """
+    wanted = {crd["metadata"]["name"]: crd["spec"]["names"]["kind"] for crd in all_crds()}
+    pauses = Backoff(base=0.05, cap=2.0, jitter=0.1)
+    started = clock.monotonic()
+    while True:
+        by_name = {crd["metadata"]["name"]: crd for crd in (await client.list(CRDS)).items}
+        missing = [name for name in wanted if not is_true(by_name.get(name, {}), "Established")]
+        if not missing:
+            missing = await _undiscovered(client, versions, wanted.values())
+        if not missing:
+            return
+        if clock.monotonic() - started > deadline:
+            raise ConfigError(
+                ", ".join(missing),
+                f"not served after {deadline:.0f} s",
+                "check the conditions of the CRDs",
+            )
+        await clock.sleep(pauses.next(clock.monotonic(), random.random()))
+
+
+async def _undiscovered(client: Client, versions: Iterable[str], kinds: Iterable[str]) -> list[str]:
+    missing: list[str] = []
+    for version in versions:
+        served = await client.served_kinds(KUEUE, version)
+        missing += [f"{kind} ({version})" for kind in kinds if kind not in served]
+    return missing
+
+
+# --------------------------------------------------------------------------------------------------
 
 FIELD_MANAGER = "kueuelib-install"
 JOBS_ROLE = "kueue-jobs-role"

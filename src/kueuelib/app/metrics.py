@@ -10,8 +10,7 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api.names import is_qualified_name
-from kueuelib.app.configuration_keys import SELECTOR, key
-from kueuelib.app.refusals import Refusal
+from kueuelib.app.decoding import SELECTOR, Refusal, key
 from kueuelib.controllers.series_labels import (
     CLUSTER_QUEUE,
     COHORT,

@@ -21,7 +21,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
-from kueuelib.runtime.webhook.serving import Webhooks
+from kueuelib.runtime.webhook.server import Webhooks
 
 
 def own_configuration(base: Configuration, integration: Integration) -> Configuration:

@@ -11,14 +11,14 @@ from kueuelib.app.feature_gates import (
     TOPOLOGY,
 )
 from kueuelib.app.metrics import taken_over
-from kueuelib.jobs.contract.origin import Origin
 from kueuelib.jobs.contract.settings import (
     JobSettings,
+    Origin,
     PodSettings,
     QuotaReleaseStrategy,
+    TakenOver,
     system_excluded,
 )
-from kueuelib.jobs.contract.taken_over import TakenOver
 from kueuelib.workload.life import LifeSettings
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from kueuelib.checks.definition import Check
-from kueuelib.checks.plugins import checks_in
+from kueuelib.checks.definition import Check, checks_in
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog.plugins import as_integration, candidates, integration_in, own_kind
 from kueuelib.jobs.contract.integration import Integration

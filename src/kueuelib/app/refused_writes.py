@@ -12,8 +12,7 @@ from typing import Final
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, find_condition, parse_time
 from kueuelib.app.refusers import is_refusal, latest
-from kueuelib.controllers.applier import ADMISSION_FAILED
-from kueuelib.controllers.evictions import PREEMPTION_FAILED
+from kueuelib.controllers.applier import ADMISSION_FAILED, PREEMPTION_FAILED
 from kueuelib.jobs.reconcile.refusals import REFUSED, STATUS, WORKLOAD
 from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR
 from kueuelib.workload import states

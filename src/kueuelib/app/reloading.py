@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from kueuelib.app.configuration import Configuration, load_configuration
-from kueuelib.app.configuration_keys import with_live_keys
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.configuration_rules import load_configuration
 from kueuelib.app.configuration_text import every_key
+from kueuelib.app.decoding import with_live_keys
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.logs import get_logger
 

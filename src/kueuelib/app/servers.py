@@ -15,19 +15,16 @@ from kueuelib.app.configuration import Configuration
 from kueuelib.controllers.manifests import server_names
 from kueuelib.runtime.access_reviews import PathReaders
 from kueuelib.runtime.addresses import parse_address
+from kueuelib.runtime.authority import CertificateFiles, host_names
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.contact import ServerContact
+from kueuelib.runtime.cluster import ServerContact
 from kueuelib.runtime.http import MetricsServer, ProbeServer
-from kueuelib.runtime.lag import LoopLag
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.manager import ABORT_DEADLINE, Group, Manager
-from kueuelib.runtime.telemetry import Telemetry
-from kueuelib.runtime.webhook.certs import host_names
-from kueuelib.runtime.webhook.files import CertificateFiles
-from kueuelib.runtime.webhook.keeper import CertificateKeeper
+from kueuelib.runtime.telemetry import LoopLag, Telemetry
 from kueuelib.runtime.webhook.server import WebhookServer
-from kueuelib.runtime.webhook.trust import Trusting
+from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
 from kueuelib.scheduler.engine import Engine
 
 

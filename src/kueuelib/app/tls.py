@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from kueuelib.app.refusals import Refusal
+from kueuelib.app.decoding import Refusal
 
 _VERSIONS: Final = {
     "": ssl.TLSVersion.TLSv1_2,
@@ -45,7 +45,7 @@ class Tls:
 
     def context(self) -> ssl.SSLContext:
         """The context of a server, without a certificate yet."""
-        from kueuelib.runtime.webhook.certs import server_context
+        from kueuelib.runtime.authority import server_context
 
         suites = [_SUITES[name] for name in self.cipher_suites if name not in _TLS13]
         return server_context(_VERSIONS[self.min_version], suites)

@@ -58,16 +58,15 @@ from kueuelib.app.doctor.calls import CONVERTED, admission
 from kueuelib.app.doctor.manager import address_of
 from kueuelib.app.foreign_finalizers import foreign_finalizers, removal_of
 from kueuelib.app.installation import Installation, resource_of_object
-from kueuelib.app.lease_notes import written_at
+from kueuelib.app.running_configuration import written_at
 from kueuelib.app.stored_versions import is_unconverted, list_stored
 from kueuelib.controllers.manifests import APP, CERTIFICATES_ROLE
 from kueuelib.errors import ApiError, ConfigError, Conflict, Invalid, NotFound
 from kueuelib.machinery.backoff import Backoff
-from kueuelib.runtime.client import Client
+from kueuelib.runtime.client import Client, read
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.cluster import server_time
 from kueuelib.runtime.queries import PatchType
-from kueuelib.runtime.reading import read
-from kueuelib.runtime.server_time import server_time
 
 ATTEMPTS = 5
 """How often to try to remove a finalizer from an object that others change meanwhile."""

@@ -13,47 +13,81 @@ import attrs
 
 from kueuelib import __version__
 from kueuelib.api.crd import converted_crds
-from kueuelib.api.crd_parts import CONVERSION_PATH
-from kueuelib.api.kinds import API_SERVICES, CRDS
-from kueuelib.app.addresses import check_addresses
-from kueuelib.app.checks import add_checks
+from kueuelib.api.definitions import CONVERSION_PATH
+from kueuelib.api.kinds import ADMISSION_CHECKS, API_SERVICES, CRDS
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.configuration_rules import election_options
+from kueuelib.app.configuration_rules import check_addresses, election_options
 from kueuelib.app.decision_settings import engine_settings
-from kueuelib.app.lease_notes import PUBLISHED, LeaseNotes, published
 from kueuelib.app.part_settings import job_settings, life_settings
 from kueuelib.app.reloading import RESTART_NEEDED, ConfigurationFile
+from kueuelib.app.running_configuration import PUBLISHED, LeaseNotes, published
 from kueuelib.app.servers import add_servers, add_visibility, add_webhooks, waiting_probes
+from kueuelib.checks import setup
+from kueuelib.checks.definition import installed
+from kueuelib.checks.heartbeats import SilenceWatch
+from kueuelib.checks.provisioning import provisioning_check
+from kueuelib.controllers.assembly import ControllerSettings
 from kueuelib.controllers.assembly import setup as setup_controllers
 from kueuelib.controllers.manifests import manager_user
-from kueuelib.controllers.settings import ControllerSettings
-from kueuelib.controllers.webhooks import (
-    MUTATING_CONFIGURATION,
-    VALIDATING_CONFIGURATION,
-)
+from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 from kueuelib.controllers.webhooks import serve as serve_queueing
-from kueuelib.jobs.assembly import add_jobs
+from kueuelib.jobs.assembly import add_jobs, wire
 from kueuelib.jobs.assembly import add_webhooks as add_job_webhooks
 from kueuelib.jobs.catalog.plugins import registry_for
-from kueuelib.jobs.wiring import wire
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect, wait_for_server
 from kueuelib.runtime.endpoint import Endpoint
+from kueuelib.runtime.entry import uncollected
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.leader import Elector, default_identity
-from kueuelib.runtime.lives import Life, live
-from kueuelib.runtime.manager import Group, Manager
-from kueuelib.runtime.memory import uncollected
+from kueuelib.runtime.manager import Group, Life, Manager, live
 from kueuelib.runtime.telemetry import RestMetrics, Telemetry
-from kueuelib.runtime.webhook.serving import Webhooks
+from kueuelib.runtime.webhook.server import Webhooks
 from kueuelib.runtime.webhook.trust import Trusting
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.settings import Settings
-from kueuelib.workload.served import queueing_version
+from kueuelib.workload.writer import queueing_version
 
 if TYPE_CHECKING:
     from kueuelib.recording.writer import RecordingOptions
+
+
+# ---- admission checks in the bundled manager: built-in ones and those of installed packages ------
+
+
+def add_checks(
+    manager: Manager,
+    cache: Cache,
+    client: Client,
+    recorder: EventRecorder,
+    version: str,
+    telemetry: Telemetry,
+    namespace: str,
+) -> None:
+    """Adds the built-in check, those of installed packages, and the watch for silent processes.
+
+    Args:
+        manager: runs them.
+        cache: shares informers.
+        client: writes.
+        recorder: for events.
+        version: of the queueing API on the wire.
+        telemetry: where controllers report.
+        namespace: holds the Leases of checks that run in their own processes.
+
+    Raises:
+        ConfigError: a package offers something that cannot be loaded or is not a check.
+    """
+    checks = (provisioning_check(version=version), *installed())
+    setup(manager, cache, client, recorder, checks, version=version, telemetry=telemetry)
+    informer = cache.informer(ADMISSION_CHECKS.at(version))
+    names = [check.controller_name for check in checks]
+    watch = SilenceWatch(client, informer, recorder, namespace, names)
+    manager.add(Group.ELECTED, watch, "silence of checks")
+
+
+# --------------------------------------------------------------------------------------------------
 
 USER_AGENT = f"kueuelib/{__version__}"
 GC_THRESHOLDS = (100_000, 20, 50)
@@ -227,7 +261,7 @@ async def assemble_manager(
     names = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
     trusting = [Trusting(CRDS, name, path=CONVERSION_PATH) for name in converted_crds()]
     if configuration.visibility_server is not None:
-        from kueuelib.controllers.visibility.manifests import api_service_names
+        from kueuelib.controllers.manifests import api_service_names
 
         trusting += [Trusting(API_SERVICES, name, optional=True) for name in api_service_names()]
     visibility = configuration.tls.context()  # of its own: it asks for client certificates

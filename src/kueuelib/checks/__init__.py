@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from kueuelib.api.kueue import PodSetUpdate as PodSetUpdate
     from kueuelib.api.kueue import Workload as Workload
     from kueuelib.checks.assembly import setup as setup
-    from kueuelib.checks.context import CheckContext as CheckContext
-    from kueuelib.checks.context import current as current
-    from kueuelib.checks.context import usage_of as usage_of
     from kueuelib.checks.definition import Check as Check
+    from kueuelib.checks.definition import CheckContext as CheckContext
     from kueuelib.checks.definition import check as check
+    from kueuelib.checks.definition import current as current
+    from kueuelib.checks.definition import usage_of as usage_of
     from kueuelib.checks.running import run as run
     from kueuelib.checks.running import serve as serve
     from kueuelib.checks.verdicts import Pending as Pending
@@ -42,9 +42,8 @@ else:
         __name__,
         {
             "kueuelib.api.kueue": "PodSetUpdate Workload",
-            "kueuelib.checks.context": "CheckContext current usage_of",
-            "kueuelib.checks.definition": "Check check",
             "kueuelib.checks.assembly": "setup",
+            "kueuelib.checks.definition": "Check CheckContext check current usage_of",
             "kueuelib.checks.running": "run serve",
             "kueuelib.checks.verdicts": "Pending Ready Rejected Retry Verdict",
         },

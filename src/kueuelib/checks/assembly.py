@@ -8,13 +8,12 @@ from kueuelib.api import kinds
 from kueuelib.api.kinds import V1BETA2
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.names import known_version
-from kueuelib.checks.active_condition import ActivityReconciler
 from kueuelib.checks.definition import Check
-from kueuelib.checks.parameters import ParameterSource
+from kueuelib.checks.parameters import ActivityReconciler, ParameterSource
 from kueuelib.checks.reconciler import BY_CHECK, CheckReconciler, entry_key
 from kueuelib.checks.release import FIRST_PAUSE, LAST_PAUSE, ReleaseReconciler
 from kueuelib.errors import ConfigError
-from kueuelib.machinery.rate_limits import ItemExponential
+from kueuelib.machinery.backoff import ItemExponential
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client

@@ -1,19 +1,77 @@
-"""A check: an async function with its settings."""
+"""A check: an async function with its settings, what it may use, and where it is found."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from contextvars import ContextVar
+from types import ModuleType
 from typing import Any
 
 import attrs
 
 from kueuelib.api.kueue import Workload
-from kueuelib.api.meta import Resource
+from kueuelib.api.meta import Obj, Resource
+from kueuelib.api.quantity import Quantity
 from kueuelib.checks.owned import OwnedObjects
 from kueuelib.checks.verdicts import Verdict
 from kueuelib.errors import ConfigError
+from kueuelib.machinery.event_series import EventType
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.importing import loaded
+
+# ---- what a running check may use ----------------------------------------------------------------
+
+
+@attrs.frozen(eq=False)
+class CheckContext:
+    """The surroundings of one call of a check.
+
+    Attributes:
+        check: the name of the AdmissionCheck; empty in a release function.
+        workload: the raw Workload, in the version that the server speaks.
+        client: speaks to the API server.
+        passed: the other workloads that this AdmissionCheck has accepted and that still hold quota,
+            also while they are evicted, in a namespace, or in all when it is empty.
+        event: reports something about the workload: type, reason, message.
+    """
+
+    check: str
+    workload: Obj
+    client: Client
+    passed: Callable[[str], tuple[Workload, ...]]
+    event: Callable[[EventType, str, str], None]
+
+
+_CURRENT: ContextVar[CheckContext] = ContextVar("kueuelib check")
+
+
+def current() -> CheckContext:
+    """The context of the check that is running.
+
+    Raises:
+        LookupError: no check is running.
+    """
+    return _CURRENT.get()
+
+
+def enter(context: CheckContext) -> None:
+    """Makes a context the current one, in this task."""
+    _CURRENT.set(context)
+
+
+def usage_of(workload: Workload) -> Mapping[str, Quantity]:
+    """The quota that a workload holds, by resource, over all pod sets; empty without quota."""
+    usage: dict[str, Quantity] = {}
+    admission = workload.status.admission
+    for assignment in admission.pod_set_assignments if admission else ():
+        for resource, amount in assignment.resource_usage.items():
+            usage[resource] = usage[resource] + amount if resource in usage else amount
+    return usage
+
+
+# --------------------------------------------------------------------------------------------------
 
 CheckFunction = Callable[[Workload, Any], Awaitable[Verdict] | Verdict]
 """`(workload, parameters) -> verdict`; a function that is not async runs in a thread."""
@@ -194,3 +252,49 @@ def _expect_arguments(subject: str, function: object, *arguments: str) -> None:
             f"{name}{signature} cannot be called: {error}",
             f"give it {len(arguments)} argument{'s'[: len(arguments) - 1]}: {', '.join(arguments)}",
         ) from error
+
+
+# ---- checks of installed packages and of modules -------------------------------------------------
+# A package offers a check to the bundled manager as an entry point of the group `kueuelib.checks`;
+# its name is the controller name, its value the check:
+#
+#     [project.entry-points."kueuelib.checks"]
+#     "example.com/budget" = "budget_check:budget"
+
+GROUP = "kueuelib.checks"
+
+
+def installed() -> tuple[Check, ...]:
+    """The checks that installed packages offer, by controller name.
+
+    Raises:
+        ConfigError: one cannot be imported, is not a check, or has another name; the message names
+            the package and how to remove it.
+    """
+    from importlib.metadata import entry_points
+
+    checks = []
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
+        package = "its package" if entry.dist is None else entry.dist.name
+        subject = f'check "{entry.name}" of the package {package}'
+        way_out = f"or remove it: pip uninstall {package}"
+        offered = loaded(f"{subject}, {entry.value}", entry.load, f"repair it, {way_out}")
+        if not isinstance(offered, Check):
+            raise ConfigError(
+                subject, f"{entry.value} is not a check", f"decorate it with @check, {way_out}"
+            )
+        if offered.controller_name != entry.name:
+            raise ConfigError(
+                subject,
+                f"{entry.value} calls itself {offered.controller_name}",
+                f"give the entry point and the check the same name, {way_out}",
+            )
+        checks.append(offered)
+    return tuple(checks)
+
+
+def checks_in(module: ModuleType) -> tuple[Check, ...]:
+    """The checks of a module, in the order of their definition; each once."""
+    return tuple(
+        dict.fromkeys(value for value in vars(module).values() if isinstance(value, Check))
+    )

@@ -11,9 +11,8 @@ from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.checks.moves import held_reservation
 from kueuelib.errors import ApiError, NotFound, TransportError
-from kueuelib.machinery.backoff import Backoff
+from kueuelib.machinery.backoff import Backoff, ItemExponential
 from kueuelib.machinery.ownership import controller_key
-from kueuelib.machinery.rate_limits import ItemExponential
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock

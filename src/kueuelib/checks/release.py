@@ -13,10 +13,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kueuelib.api.meta import Obj, ObjectKey, key_of
-from kueuelib.checks.containment import CheckFailed, on_loop
-from kueuelib.checks.context import CheckContext
-from kueuelib.checks.definition import Check
-from kueuelib.checks.evaluation import Evaluator
+from kueuelib.checks.definition import Check, CheckContext
+from kueuelib.checks.evaluation import CheckFailed, Evaluator, on_loop
 from kueuelib.checks.moves import Reservation, held_reservation, reservation_of
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.event_series import EventType

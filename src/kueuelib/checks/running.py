@@ -12,15 +12,15 @@ from kueuelib.checks.definition import Check
 from kueuelib.checks.heartbeats import lease_annotations, lease_labels, lease_name
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import program
+from kueuelib.runtime.addresses import own_namespace
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import WAIT_FOR_SERVER, connect
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.manager import Manager
-from kueuelib.runtime.namespace import own_namespace
 from kueuelib.runtime.program import LEASE_DURATION, candidacy
-from kueuelib.workload.served import queueing_version
+from kueuelib.workload.writer import queueing_version
 
 
 async def serve(

@@ -28,7 +28,7 @@ def light_imports(*, serves: bool = False) -> Iterator[None]:
     Args:
         serves: whether the program serves HTTP.
     """
-    from kueuelib.runtime.memory import uncollected
+    from kueuelib.runtime.entry import uncollected
 
     modules: dict[str, Any] = sys.modules
     hides, stated = "rich" not in modules, os.environ.get(CERTIFICATES)

@@ -10,12 +10,16 @@ from kueuelib.api.crd import all_crds, write_crds
 from kueuelib.api.kinds import CRDS, MANAGER_NAMESPACE
 from kueuelib.api.meta import Obj, copied
 from kueuelib.api.yaml_text import to_yaml
-from kueuelib.app.check_manifests import check_manifests, check_plugin_manifests
 from kueuelib.app.dashboards import dashboard_text
 from kueuelib.app.deployment import checked_image
 from kueuelib.app.installation import checked_url
-from kueuelib.app.operators import operator_manifests
-from kueuelib.app.own_manifests import plugin_manifests, process_manifests
+from kueuelib.app.own_manifests import (
+    check_manifests,
+    check_plugin_manifests,
+    operator_manifests,
+    plugin_manifests,
+    process_manifests,
+)
 from kueuelib.app.programs import load
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.contract.integration import Integration

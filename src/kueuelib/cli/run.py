@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 import attrs
 
-from kueuelib.app.configuration import Configuration, load_configuration
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.configuration_rules import load_configuration
 from kueuelib.app.own_process import assembler, own_configuration
 from kueuelib.app.programs import load
 from kueuelib.app.wiring import run_manager

@@ -15,19 +15,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kueuelib.controllers.assembly import ControllerSettings as ControllerSettings
+    from kueuelib.controllers.assembly import queue_webhooks as queue_webhooks
     from kueuelib.controllers.assembly import setup as setup
-    from kueuelib.controllers.serving import queue_webhooks as queue_webhooks
-    from kueuelib.controllers.settings import ControllerSettings as ControllerSettings
-    from kueuelib.runtime.webhook.serving import Webhooks as Webhooks
+    from kueuelib.runtime.webhook.server import Webhooks as Webhooks
 else:
     from kueuelib.faces import lazily
 
     __getattr__, __dir__, __all__ = lazily(
         __name__,
         {
-            "kueuelib.controllers.assembly": "setup",
-            "kueuelib.controllers.serving": "queue_webhooks",
-            "kueuelib.controllers.settings": "ControllerSettings",
-            "kueuelib.runtime.webhook.serving": "Webhooks",
+            "kueuelib.controllers.assembly": "ControllerSettings queue_webhooks setup",
+            "kueuelib.runtime.webhook.server": "Webhooks",
         },
     )

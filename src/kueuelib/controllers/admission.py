@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kueuelib.controllers.metrics import SchedulerMetrics
-from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.runtime.deadlines import Deadlines, Limit
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock, Deadlines, Limit
 from kueuelib.scheduler.decide.cycle import decide
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""Carries out the plans of the scheduler: one patch per admission.
+"""Carries out the plans of the scheduler: admissions, evictions, and reasons to wait.
 
-The patches of victims are in `kueuelib.controllers.evictions`.
+The patches of victims are in `kueuelib.controllers.applier`.
 
 `kueuelib.workload.orders` decides what is written, and what to report to the engine about other
 orders; two orders of one workload never run at once. Waiting, retries and their growing pauses are
@@ -12,30 +12,284 @@ answer from the server the assumption stays: nothing else could be written eithe
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import attrs
+
+from kueuelib.api import names
 from kueuelib.api.codec import encode
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.names import QUOTA_RESERVED
-from kueuelib.controllers.evictions import Evictor
-from kueuelib.controllers.local_queue_metrics import counted
-from kueuelib.controllers.order_writer import OrderWriter
+from kueuelib.controllers.metrics import SchedulerMetrics
+from kueuelib.controllers.queue_metrics import counted
 from kueuelib.errors import ApiError, Conflict, NotConnected, NotFound, TooManyRequests
-from kueuelib.machinery.repetition import Recent
+from kueuelib.machinery.event_series import EventType, Recent
+from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.failures import is_refusal
 from kueuelib.runtime.logs import get_logger
 from kueuelib.scheduler.decide.cycle import Admit, Wait
 from kueuelib.scheduler.decide.preemption.guard import PolicyFault
+from kueuelib.scheduler.events import Event
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.workload import states
 from kueuelib.workload.orders import Edge, End, Eviction, OrderBook, Outcome, What, foregone
 from kueuelib.workload.states import IllegalTransition, Phase
+from kueuelib.workload.writer import StatusWriter
 
 if TYPE_CHECKING:
-    from kueuelib.controllers.teller import Teller
+    from kueuelib.runtime.events import EventRecorder
     from kueuelib.scheduler.engine import Settled
+
+
+# ---- writes the statuses for the scheduler's orders: admissions, evictions, reasons to wait ------
+
+COMPONENT = "kueue-admission"
+
+
+@attrs.frozen(eq=False)
+class OrderWriter:
+    """Writes the statuses of Workloads on behalf of the scheduler, and reports the result.
+
+    Attributes:
+        writer: writes.
+        recorder: for events about Workloads.
+        metrics: counts writes, reservations, admissions and evictions.
+        observe: reports the result of a decision to the engine.
+        clock: stamps transitions.
+        foreign: learns that somebody else reserved the quota that a Workload was to get.
+    """
+
+    writer: StatusWriter
+    recorder: EventRecorder
+    metrics: SchedulerMetrics
+    observe: Callable[[Event], None]
+    clock: Clock = SYSTEM_CLOCK
+    foreign: Callable[[Obj], None] = lambda _: None
+
+    async def write(
+        self, key: ObjectKey, change: Callable[[Obj], Obj | None], what: str
+    ) -> Obj | None:
+        """Write a status on the newest object, and count conflicts; see `StatusWriter.change`.
+
+        Args:
+            key: the workload.
+            change: returns the state to write; None, or the same object, for nothing.
+            what: the kind of order, for metrics.
+        """
+        return await self.writer.change(
+            key, change, conflict=lambda: self.metrics.wrote(what, "conflict")
+        )
+
+    def event(self, wl: Obj, type: EventType, reason: str, message: str) -> None:
+        """Report something about a Workload."""
+        self.recorder.event(wl, type, reason, message, component=COMPONENT)
+
+
+# ---- evicts the victims of a preemption: one patch per victim (KEP-83) ---------------------------
+# In the engine, a victim counts as leaving from the moment of the decision. This stays so while the
+# server does not answer, or answers with an error that a retry may cure. If the victim cannot be
+# evicted, the engine receives `EvictionFailed`, and the preemptor searches for other victims at
+# once. If the server refused the write, this victim is left out for a while.
+
+PREEMPTION_FAILED = "PreemptionFailed"
+
+
+class Evictor:
+    """Carries out evictions.
+
+    Args:
+        orders: writes the statuses.
+    """
+
+    def __init__(self, orders: OrderWriter) -> None:
+        self._orders = orders
+
+    async def evict(self, order: Eviction) -> None:
+        """Evicts one victim.
+
+        Raises:
+            IllegalTransition: it no longer holds quota.
+            NotFound: it is gone.
+            ApiError: the server refuses.
+            TransportError: no answer.
+        """
+        wl = await self._tell(order)
+        if wl is not None:
+            self._report(order, wl)
+
+    async def _tell(self, order: Eviction) -> Obj | None:
+        """Writes the eviction on the newest object; None if it is being evicted already."""
+        orders = self._orders
+        wl = orders.writer.newest(order.key)
+        if wl is None or not states.phase_of(wl).holds_quota:
+            await orders.writer.read(order.key)
+        message = order.preemption.message(order.victim)
+
+        def preempted(wl: Obj) -> Obj:
+            if wl["metadata"]["uid"] != order.uid:
+                raise NotFound(f"workload {order.key} is gone")
+            return states.preempt(wl, order.victim.path.value, message, orders.clock.now())
+
+        return await orders.write(order.key, preempted, "preemption")
+
+    def _report(self, order: Eviction, wl: Obj) -> None:
+        victim, preemption, orders = order.victim, order.preemption, self._orders
+        queue, path = victim.holder.cluster_queue, victim.path.value
+        orders.metrics.wrote("preemption", "ok")
+        first = states.is_first_eviction(wl)
+        orders.metrics.evicted(counted(wl), names.REASON_PREEMPTED, first=first)
+        orders.metrics.preempted(preemption.cluster_queue, path)
+        message = preemption.message(victim)
+        ranks = preemption.ranks(victim)
+        orders.event(wl, "Normal", f"EvictedDueTo{names.REASON_PREEMPTED}", message)
+        orders.event(wl, "Normal", names.PREEMPTED, f"{message}; {ranks}")
+        preemptor = orders.writer.newest(preemption.key)
+        if preemptor is not None:
+            told = (
+                f"Preempted workload {victim.key} (UID: {victim.holder.uid}) in ClusterQueue "
+                f"{queue}; {ranks}"
+            )
+            orders.event(preemptor, "Normal", "PreemptedWorkload", told)
+
+    def refused(self, order: Eviction, error: ApiError) -> None:
+        """Reports on the preemptor that the server refuses the eviction of the victim."""
+        preemptor = self._orders.writer.newest(order.preemption.key)
+        if preemptor is not None:
+            message = f"Workload {order.key} could not be evicted: {error.message}"
+            self._orders.event(preemptor, "Warning", PREEMPTION_FAILED, message)
+
+
+# ---- decides when the reason to wait is written to a Workload ------------------------------------
+# Such a write changes nothing, and is useless if the Workload is admitted soon after. So a waiting
+# Workload first joins a line of its ClusterQueue. When the ClusterQueue is at rest, the reasons of
+# the whole line are written, quickly but not at once. While it admits others, only a trickle is
+# written, one ClusterQueue after the other. An admission removes the Workload from its line.
+
+PAUSE = 0.1
+"""Seconds between two looks at the lines, and the shortest wait in one."""
+TOLD_AT_ONCE = 20
+"""How many reasons are written per look, for ClusterQueues at rest."""
+TRICKLE = 0.2
+"""Seconds between two Workloads of ClusterQueues that are not at rest."""
+REST = 30.0
+"""Seconds without an admission after which a ClusterQueue is at rest: on a slow server, one that
+will admit soon pauses for many seconds, and would get more of these writes the slower it is.
+"""
+
+
+@attrs.define
+class _Line:
+    """The Workloads that wait in a ClusterQueue, each with the earliest time to write its reason.
+
+    Attributes:
+        members: in the order of their arrival.
+        admitted_at: when the ClusterQueue last admitted.
+    """
+
+    members: dict[ObjectKey, float] = attrs.field(factory=dict)
+    admitted_at: float = float("-inf")
+
+    def take(self, now: float, most: int) -> list[ObjectKey]:
+        """Removes and returns those at the front that are due."""
+        taken: list[ObjectKey] = []
+        for key, due in self.members.items():
+            if due > now or len(taken) >= most:
+                break
+            taken.append(key)
+        for key in taken:
+            del self.members[key]
+        return taken
+
+
+class Lines:
+    """The Workloads that still need their reason. Instants are seconds of one clock."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, _Line] = {}
+        self._home: dict[ObjectKey, str] = {}
+        self._trickles_at = float("-inf")
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to look at: a line, or a ClusterQueue that is not at rest."""
+        return bool(self._lines)
+
+    def admitted(self, key: ObjectKey, cluster_queue: str, now: float) -> None:
+        """A Workload no longer waits, and its ClusterQueue is not at rest."""
+        self._leave(key)
+        self._lines.setdefault(cluster_queue, _Line()).admitted_at = now
+
+    def waits(self, key: ObjectKey, cluster_queue: str, due: float) -> None:
+        """There is something to report about a Workload at `due`; the earlier time wins."""
+        if self._home.get(key) != cluster_queue:
+            self._leave(key)
+            self._home[key] = cluster_queue
+        members = self._lines.setdefault(cluster_queue, _Line()).members
+        members[key] = min(due, members.get(key, due))
+
+    def take(self, now: float) -> tuple[ObjectKey, ...]:
+        """Removes and returns those whose reason is due now, at most `TOLD_AT_ONCE` + 1."""
+        taken: list[ObjectKey] = []
+        for name, line in tuple(self._lines.items()):
+            if now - line.admitted_at >= REST:
+                taken += line.take(now, TOLD_AT_ONCE - len(taken))
+                if not line.members:
+                    del self._lines[name]
+            elif now >= self._trickles_at and (first := line.take(now, 1)):
+                taken += first
+                self._trickles_at = now + TRICKLE
+                self._lines[name] = self._lines.pop(name)  # the others come first next time
+        for key in taken:
+            del self._home[key]
+        return tuple(taken)
+
+    def _leave(self, key: ObjectKey) -> None:
+        name = self._home.pop(key, None)
+        if name is not None:
+            del self._lines[name].members[key]
+
+
+class Teller:
+    """Writes the reasons that are due; a part of a `Manager`.
+
+    Args:
+        tell: writes why some Workloads wait; must return at once.
+        clock: monotonic time.
+    """
+
+    def __init__(
+        self, tell: Callable[[tuple[ObjectKey, ...]], None], *, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._tell = tell
+        self._clock = clock
+        self._lines = Lines()
+        self._something = asyncio.Event()
+
+    def admitted(self, key: ObjectKey, cluster_queue: str) -> None:
+        """See `Lines.admitted`."""
+        self._lines.admitted(key, cluster_queue, self._clock.monotonic())
+        self._something.set()
+
+    def waits(self, key: ObjectKey, cluster_queue: str, after: float) -> None:
+        """There is something to report about a Workload in `after` seconds."""
+        self._lines.waits(key, cluster_queue, self._clock.monotonic() + after)
+        self._something.set()
+
+    async def run(self, ready: Callable[[], None]) -> None:
+        """Work until cancelled."""
+        ready()
+        while True:
+            await self._something.wait()
+            while self._lines:
+                await self._clock.sleep(PAUSE)
+                if keys := self._lines.take(self._clock.monotonic()):
+                    self._tell(keys)
+            self._something.clear()
+
+
+# --------------------------------------------------------------------------------------------------
 
 MESSAGE_PAUSE = 1.0
 """Seconds by which a new message with an unchanged reason is delayed, to merge several into one."""

@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import attrs
 
 from kueuelib.api import kinds
+from kueuelib.api.crd import converted_crds
+from kueuelib.api.definitions import CONVERSION_PATH
+from kueuelib.api.kinds import V1BETA2, WORKLOADS
 from kueuelib.api.meta import ObjectKey, Resource
+from kueuelib.api.names import known_version
 from kueuelib.controllers import feed as sources
 from kueuelib.controllers import workload as workloads
 from kueuelib.controllers.admission import AdmissionLoop
-from kueuelib.controllers.applier import WAIT_PRIORITY, Applier
+from kueuelib.controllers.applier import WAIT_PRIORITY, Applier, OrderWriter, Teller
 from kueuelib.controllers.auditor import Auditor
-from kueuelib.controllers.by_workload import ByWorkload
-from kueuelib.controllers.cluster_queue import ClusterQueueReconciler
-from kueuelib.controllers.cohort import CohortReconciler
+from kueuelib.controllers.cluster_queue import (
+    ClusterQueueReconciler,
+    CohortReconciler,
+    LocalQueueReconciler,
+    TreeWatch,
+    above,
+)
 from kueuelib.controllers.feed import Feed
-from kueuelib.controllers.in_use import InUseReconciler, checks_of, flavors_of
-from kueuelib.controllers.local_queue import LocalQueueReconciler
-from kueuelib.controllers.local_queue_metrics import LocalQueueMetrics
+from kueuelib.controllers.finalizers import InUseReconciler, checks_of, flavors_of
+from kueuelib.controllers.manifests import (
+    WEBHOOK_SECRET,
+    WEBHOOK_SERVICE,
+    manager_user,
+    server_names,
+)
 from kueuelib.controllers.metrics import SchedulerMetrics, report_build
-from kueuelib.controllers.order_writer import OrderWriter
 from kueuelib.controllers.queue_metrics import (
     CohortMetrics,
+    LocalQueueMetrics,
     OwnedSeries,
     QueueState,
     queue_states,
@@ -34,14 +46,13 @@ from kueuelib.controllers.series_labels import (
     CLUSTER_QUEUE,
     COHORT,
     LOCAL_QUEUE,
+    ByWorkload,
+    CustomLabel,
     SeriesLabels,
     role_of,
 )
-from kueuelib.controllers.settings import ControllerSettings
 from kueuelib.controllers.strangers import Strangers
-from kueuelib.controllers.teller import Teller
-from kueuelib.controllers.trees import TreeWatch, above
-from kueuelib.controllers.webhooks import serve
+from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION, serve
 from kueuelib.controllers.workload import (
     BY_CLUSTER_QUEUE,
     Informers,
@@ -49,22 +60,108 @@ from kueuelib.controllers.workload import (
     queue_matters,
 )
 from kueuelib.controllers.workload_metrics import WorkloadMetrics
-from kueuelib.machinery.rate_limits import ItemExponential
-from kueuelib.machinery.selectors import Selector
-from kueuelib.runtime.cache import Cache
+from kueuelib.machinery.backoff import ItemExponential
+from kueuelib.machinery.selectors import EVERYTHING, Selector
+from kueuelib.runtime.addresses import own_namespace
+from kueuelib.runtime.cache import Cache, OptionalInformer
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import Controller, Reconciler
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.manager import Group, Manager
-from kueuelib.runtime.optional import OptionalInformer
 from kueuelib.runtime.predicates import generation_changed
 from kueuelib.runtime.telemetry import Telemetry
-from kueuelib.runtime.webhook.serving import Webhooks
+from kueuelib.runtime.webhook.server import Webhooks, add_webhook_server
+from kueuelib.runtime.webhook.trust import Trusting
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.events import Effects
 from kueuelib.workload.life import LifeSettings
 from kueuelib.workload.writer import StatusWriter
+
+# ---- the manager's settings for the queueing controllers -----------------------------------------
+
+WORKERS = 5
+"""How many Workloads are reconciled at a time."""
+
+
+@attrs.frozen
+class ControllerSettings:
+    """The manager's settings for the queueing controllers.
+
+    Attributes:
+        version: the version of the queueing API to use; the API server must serve it.
+        workers: how many objects are reconciled at a time, by `Kind.group`; by
+            default `WORKERS` Workloads, and one object of any other kind.
+        appliers: how many Workload statuses are written at a time.
+        resource_metrics: whether quota and usage are reported by flavor and resource
+            (`metrics.enableClusterQueueResources`).
+        local_queues_reported: the LocalQueues with metrics, by their labels
+            (`metrics.localQueueMetrics`).
+        custom_labels: labels of objects on their series (`metrics.customLabels`).
+        life: time limits in the life of a Workload.
+    """
+
+    version: str = attrs.field(default=V1BETA2, converter=known_version)
+    workers: Mapping[str, int] = attrs.field(factory=dict)
+    appliers: int = 16
+    resource_metrics: bool = False
+    local_queues_reported: Selector = EVERYTHING
+    custom_labels: tuple[CustomLabel, ...] = ()
+    life: LifeSettings = attrs.field(factory=LifeSettings)
+
+    def workers_of(self, resource: Resource) -> int:
+        """How many objects of a kind are reconciled at a time."""
+        default = WORKERS if resource.kind == WORKLOADS.kind else 1
+        return self.workers.get(f"{resource.kind}.{resource.group}", default)
+
+
+# ---- the webhook server of a program that runs the whole queue -----------------------------------
+
+
+def queue_webhooks(
+    manager: Manager,
+    client: Client,
+    address: str = ":9443",
+    *,
+    namespace: str = "",
+    telemetry: Telemetry | None = None,
+) -> Webhooks:
+    """Adds a webhook server for the queueing objects, and for jobs in the same program.
+
+    It replaces the server of the bundled manager: `kueuelib install` writes the CRDs and the
+    webhook configurations that point to it.
+
+    Args:
+        manager: runs the server.
+        client: reads and writes the certificate and the webhook configurations.
+        address: the `host:port` to listen on.
+        namespace: the namespace of Secret and Service; if empty, that of the pod, or `kueue-system`
+            outside a cluster.
+        telemetry: where the server reports.
+
+    Raises:
+        ConfigError: the address is malformed.
+    """
+    space = namespace or own_namespace(kinds.MANAGER_NAMESPACE)
+    names = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
+    trusting = [
+        Trusting(kinds.MUTATING_WEBHOOKS, names[0]),
+        Trusting(kinds.VALIDATING_WEBHOOKS, names[1]),
+        *(Trusting(kinds.CRDS, name, path=CONVERSION_PATH) for name in converted_crds()),
+    ]
+    server = add_webhook_server(
+        manager,
+        client,
+        address,
+        server_names(WEBHOOK_SERVICE, space),
+        ObjectKey(space, WEBHOOK_SECRET),
+        trusting,
+        telemetry=telemetry,
+    )
+    return Webhooks(server, *names, manager_user(space))
+
+
+# --------------------------------------------------------------------------------------------------
 
 STATUS_DELAY = 0.02
 """Seconds within which several changes of a queue lead to one reconciliation, at least."""

@@ -1,5 +1,5 @@
 """Finds charged quota without an admission, reports it, and releases it
-(`kueuelib.workload.audit`).
+(`kueuelib.workload.orders`).
 
 Before it reports a wrong claim to the engine, it reads the Workload from the API server.
 """
@@ -10,12 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kueuelib.api.meta import Obj
-from kueuelib.controllers.order_writer import OrderWriter
+from kueuelib.controllers.applier import OrderWriter
 from kueuelib.errors import ApiError, NotFound, TransportError
 from kueuelib.runtime.logs import get_logger
 from kueuelib.workload import states
-from kueuelib.workload.audit import Audit, Claim
-from kueuelib.workload.orders import OrderBook
+from kueuelib.workload.orders import Audit, Claim, OrderBook
 from kueuelib.workload.states import Phase
 
 if TYPE_CHECKING:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from kueuelib.api.crd import converted_crds
-from kueuelib.api.kinds import KUEUE
+from kueuelib.api.kinds import API_SERVICES, KUEUE
 from kueuelib.api.meta import Obj
 from kueuelib.api.names import LEASE
+from kueuelib.controllers.visibility.summary import GROUP, SUBRESOURCE, VERSIONS
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
-from kueuelib.runtime.webhook.certs import Names, service_names
+from kueuelib.runtime.authority import Names, service_names
 
 SERVICE_ACCOUNT = "kueue-controller-manager"
 WEBHOOK_SERVICE = "kueue-webhook-service"
@@ -226,4 +228,106 @@ def _rule(group: str, resources: Iterable[str], *verbs: Iterable[str]) -> Obj:
         "apiGroups": [group],
         "resources": list(resources),
         "verbs": [verb for part in verbs for verb in part],
+    }
+
+
+# ---- registers the manager's visibility API at an API server, as raw objects ---------------------
+
+ROLE: Final = "kueue-visibility-role"
+HTTPS: Final = 443
+_GROUPS = {
+    **{
+        f"rbac.authorization.k8s.io/aggregate-to-{one}": "true" for one in ("admin", "edit", "view")
+    },
+    f"rbac.{KUEUE}/batch-admin": "true",
+}
+_VIEWERS = (
+    ("cq", "clusterqueues", _GROUPS),
+    ("lq", "localqueues", {**_GROUPS, f"rbac.{KUEUE}/batch-user": "true"}),
+)
+"""The roles to list waiting Workloads of a kind of queue, with the labels for aggregation."""
+
+
+def api_service_names() -> list[str]:
+    """The names of the APIServices."""
+    return [f"{version}.{GROUP}" for version in VERSIONS]
+
+
+def visibility_manifests(namespace: str, port: int, host: str = "") -> list[Obj]:
+    """All objects, in the order of their creation; the APIServices come last.
+
+    The manager may review tokens, and write its authority into the APIServices.
+
+    Args:
+        namespace: of the manager.
+        port: where it serves the API.
+        host: where it runs, empty for a pod in the cluster. It must be a name or an IPv4 address,
+            as the API server dials what it takes for a name.
+    """
+    labels = dict(APP)
+    inside = {
+        "ports": [{"name": "https", "port": HTTPS, "protocol": "TCP", "targetPort": port}],
+        "selector": labels,
+    }
+    rule = {
+        "apiGroups": [API_SERVICES.group],
+        "resources": [API_SERVICES.plural],
+        "resourceNames": api_service_names(),
+        "verbs": ["get", "list", "watch", "update"],
+    }
+    reader = "extension-apiserver-authentication-reader"
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": VISIBILITY_SERVICE, "namespace": namespace, "labels": labels},
+            "spec": {"type": "ExternalName", "externalName": host} if host else inside,
+        },
+        cluster_role(ROLE, [rule]),
+        *(_viewer(short, plural, groups) for short, plural, groups in _VIEWERS),
+        _visibility_binding("kueue-visibility-rolebinding", "ClusterRole", ROLE, namespace),
+        _visibility_binding(
+            "kueue-visibility-delegator", "ClusterRole", "system:auth-delegator", namespace
+        ),
+        _visibility_binding("kueue-visibility-server-auth-reader", "Role", reader, namespace),
+        *(_api_service(version, namespace, port if host else HTTPS) for version in VERSIONS),
+    ]
+
+
+def _viewer(short: str, plural: str, labels: dict[str, str]) -> Obj:
+    """A role for people to list the waiting Workloads of one kind of queue."""
+    rule = {
+        "apiGroups": [GROUP],
+        "resources": [f"{plural}/{SUBRESOURCE}"],
+        "verbs": ["get", "list", "watch"],
+    }
+    return cluster_role(f"kueue-pending-workloads-{short}-viewer-role", [rule], labels)
+
+
+def _api_service(version: str, namespace: str, port: int) -> Obj:
+    return {
+        "apiVersion": API_SERVICES.api_version,
+        "kind": API_SERVICES.kind,
+        "metadata": {"name": f"{version}.{GROUP}", "labels": dict(APP)},
+        "spec": {
+            "group": GROUP,
+            "version": version,
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+            "service": {"namespace": namespace, "name": VISIBILITY_SERVICE, "port": port},
+        },
+    }
+
+
+def _visibility_binding(name: str, role_kind: str, role: str, namespace: str) -> Obj:
+    """A binding of the manager; that of a Role is in `kube-system`."""
+    metadata: Obj = {"name": name, "labels": dict(APP)}
+    if role_kind == "Role":
+        metadata["namespace"] = "kube-system"
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": f"{role_kind}Binding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": _RBAC, "kind": role_kind, "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": namespace}],
     }

@@ -12,23 +12,25 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from kueuelib import __version__
-from kueuelib.controllers.counts import (
+from kueuelib.controllers.queue_metrics import (
     ADMITTED,
     ADMITTED_UNTIL_READY,
     ADMITTED_WAIT,
     CHECKS_WAIT,
+    EVICTION,
     EXECUTION,
     FINISHED,
     PRIORITY_CLASS,
     READY_WAIT,
     RESERVED,
     RESERVED_WAIT,
+    Counted,
     Counts,
+    LocalQueueMetrics,
+    OwnedSeries,
     Tally,
     exponential,
 )
-from kueuelib.controllers.local_queue_metrics import EVICTION, Counted, LocalQueueMetrics
-from kueuelib.controllers.queue_metrics import OwnedSeries
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry

@@ -17,7 +17,7 @@ import attrs
 from kueuelib.api import kinds
 from kueuelib.api.conversion import convert
 from kueuelib.api.crd import crd
-from kueuelib.api.crd_parts import CONVERSION_PATH
+from kueuelib.api.definitions import CONVERSION_PATH
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.meta import Obj, Resource, annotations_of, labels_of
 from kueuelib.api.missing_features import (
@@ -30,18 +30,20 @@ from kueuelib.api.missing_features import (
 )
 from kueuelib.api.names import QUOTA_RESERVED
 from kueuelib.api.validation import RULES, Rules
-from kueuelib.runtime.webhook.admission import AdmissionRequest, ValidationResult
-from kueuelib.runtime.webhook.conditions import (
+from kueuelib.runtime.webhook.admission import (
     IS_NEW,
     NEW,
     OLD,
+    AdmissionRequest,
+    Shape,
+    ValidationResult,
     changed,
     condition,
     new_or_changed,
     of_others,
     present,
+    types_of,
 )
-from kueuelib.runtime.webhook.reviews import Shape, types_of
 from kueuelib.runtime.webhook.server import WebhookServer
 
 MUTATING_CONFIGURATION = "kueue-mutating-webhook-configuration"

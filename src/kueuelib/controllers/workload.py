@@ -18,8 +18,8 @@ from kueuelib.api.names import (
     QUOTA_RESERVED,
 )
 from kueuelib.controllers.finalizers import CONFLICT_PAUSE, drop_finalizer
-from kueuelib.controllers.local_queue_metrics import counted
 from kueuelib.controllers.metrics import SchedulerMetrics
+from kueuelib.controllers.queue_metrics import counted
 from kueuelib.controllers.workload_metrics import queued_at
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta, DeltaKind
@@ -30,10 +30,9 @@ from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.predicates import Predicate
 from kueuelib.runtime.queries import PatchType
 from kueuelib.workload import states
-from kueuelib.workload.around import Judgements, surroundings
 from kueuelib.workload.checks import named_checks
 from kueuelib.workload.life import LifeSettings
-from kueuelib.workload.next_step import NOTHING, Step, next_step
+from kueuelib.workload.next_step import NOTHING, Judgements, Step, next_step, surroundings
 from kueuelib.workload.writer import StatusWriter
 
 if TYPE_CHECKING:

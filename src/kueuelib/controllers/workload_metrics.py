@@ -18,9 +18,9 @@ from kueuelib.api.names import (
     REASON_UNSATISFIED_CHECKS,
     REQUEUED,
 )
-from kueuelib.controllers.local_queue_metrics import EVICTION, LocalQueueMetrics, counted
+from kueuelib.controllers.queue_metrics import EVICTION, LocalQueueMetrics, counted
 from kueuelib.machinery.store import Delta
-from kueuelib.scheduler.condition_reasons import PENDING_EVALUATION
+from kueuelib.scheduler.object_reasons import PENDING_EVALUATION
 from kueuelib.workload import states
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from kueuelib.embedded.schema.structural import StructuralSchema
 from kueuelib.embedded.storage import Change, StaleWrite, Storage
 from kueuelib.embedded.verbs import DeleteOptions
 from kueuelib.errors import ApiError
-from kueuelib.machinery.fields import field_of
+from kueuelib.machinery.selectors import field_of
 
 # ---- makes a `Kind` from a CustomResourceDefinition ----------------------------------------------
 

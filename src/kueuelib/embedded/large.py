@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Generic, ParamSpec, TypeVar
 
 from kueuelib.errors import ServerTimeout, TooManyRequests
-from kueuelib.runtime.memory import LARGE, uncollected
+from kueuelib.runtime.entry import LARGE, uncollected
 
 WAITING: Final = 64
 """The maximum number of pieces of work that may wait for the thread."""

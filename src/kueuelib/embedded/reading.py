@@ -21,8 +21,12 @@ from kueuelib.embedded.registry.kind import Kind, Registry
 from kueuelib.embedded.storage import Change, Compacted, Entry, Storage, Table
 from kueuelib.embedded.verbs import ListOptions, WatchEvent, WatchOptions
 from kueuelib.errors import ApiError, BadRequest, InvalidSelector
-from kueuelib.machinery.fields import FieldSelector, parse_field_selector
-from kueuelib.machinery.selectors import Selector, parse_label_selector
+from kueuelib.machinery.selectors import (
+    FieldSelector,
+    Selector,
+    parse_field_selector,
+    parse_label_selector,
+)
 
 # ---- selects the objects of a request by namespace, label selector and field selector ------------
 

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from kueuelib.jobs.contract.settings import JobSettings as JobSettings
     from kueuelib.jobs.contract.settings import PodSettings as PodSettings
     from kueuelib.jobs.contract.settings import QuotaReleaseStrategy as QuotaReleaseStrategy
-    from kueuelib.jobs.contract.taken_over import TakenOver as TakenOver
+    from kueuelib.jobs.contract.settings import TakenOver as TakenOver
     from kueuelib.jobs.declared.declarative import AtMost as AtMost
     from kueuelib.jobs.declared.declarative import Done as Done
     from kueuelib.jobs.declared.declarative import HasCondition as HasCondition
@@ -74,10 +74,10 @@ if TYPE_CHECKING:
     from kueuelib.jobs.declared.pod_shape import Pods as Pods
     from kueuelib.jobs.pods.group import PodGroup as PodGroup
     from kueuelib.jobs.pods.single import PodJob as PodJob
-    from kueuelib.jobs.reconcile.equivalence import same_templates as same_templates
+    from kueuelib.jobs.reconcile.matching import same_templates as same_templates
     from kueuelib.jobs.running import run as run
     from kueuelib.jobs.running import serve as serve
-    from kueuelib.runtime.webhook.serving import Webhooks as Webhooks
+    from kueuelib.runtime.webhook.server import Webhooks as Webhooks
 else:
     from kueuelib.faces import lazily
 
@@ -89,21 +89,21 @@ else:
             "kueuelib.jobs.contract.capabilities": "ComposableJob JobWithCustomStop "
             "JobWithEquivalence JobWithFinalize JobWithPriorityClass JobWithReclaimablePods "
             "JobWithReplacements JobWithSkip Matching Stop StopReason",
-            "kueuelib.jobs.contract.commands": "Change Command Create Delete DropFinalizer "
-            "Emit PatchStatus Recheck RequeueAfter",
+            "kueuelib.jobs.contract.commands": "Change Command Create Delete DropFinalizer Emit "
+            "PatchStatus Recheck RequeueAfter",
             "kueuelib.jobs.contract.generic_job": "GenericJob JobEnd PodSet",
             "kueuelib.jobs.contract.integration": "Integration",
             "kueuelib.jobs.contract.podset_info": "PodSetInfo check_count merge merge_all "
             "merged_all restore restore_all restored_all",
-            "kueuelib.jobs.contract.settings": "JobSettings PodSettings QuotaReleaseStrategy",
-            "kueuelib.jobs.contract.taken_over": "TakenOver",
-            "kueuelib.jobs.declared.declarative": "AtMost HasCondition Done Word declare "
-            "differs enough equals every never outdated",
+            "kueuelib.jobs.contract.settings": "JobSettings PodSettings QuotaReleaseStrategy "
+            "TakenOver",
+            "kueuelib.jobs.declared.declarative": "AtMost Done HasCondition Word declare differs "
+            "enough equals every never outdated",
             "kueuelib.jobs.declared.pod_shape": "Pods",
             "kueuelib.jobs.pods.group": "PodGroup",
             "kueuelib.jobs.pods.single": "PodJob",
-            "kueuelib.jobs.reconcile.equivalence": "same_templates",
+            "kueuelib.jobs.reconcile.matching": "same_templates",
             "kueuelib.jobs.running": "run serve",
-            "kueuelib.runtime.webhook.serving": "Webhooks",
+            "kueuelib.runtime.webhook.server": "Webhooks",
         },
     )

@@ -10,15 +10,15 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.jobs.assembly import Kind, job_webhooks, process_name, registry_with, setup
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.runtime import program
+from kueuelib.runtime.addresses import own_namespace
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import WAIT_FOR_SERVER, connect
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.manager import Manager
-from kueuelib.runtime.namespace import own_namespace
 from kueuelib.runtime.program import LEASE_DURATION, candidacy
-from kueuelib.workload.served import queueing_version
+from kueuelib.workload.writer import queueing_version
 
 
 async def serve(

@@ -1,8 +1,103 @@
-"""Growing pauses between attempts, with jitter."""
+"""How long to wait before the next attempt: growing pauses, and the rate limiters of queues."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from typing import Generic, Protocol, TypeVar
+
 import attrs
+
+# ---- rate limiters of a work queue: how long a failed key waits ----------------------------------
+
+K = TypeVar("K", bound=Hashable)
+K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
+
+
+class RateLimiter(Protocol[K_contra]):
+    """Returns how long a key waits before its next attempt."""
+
+    def when(self, key: K_contra, now: float) -> float:
+        """Count an attempt of `key` and return the seconds it must wait."""
+
+    def forget(self, key: K_contra) -> None:
+        """The key succeeded: its next failure is its first."""
+
+    def num_requeues(self, key: K_contra) -> int:
+        """How many attempts of `key` are counted."""
+
+
+class _Counting(Generic[K]):
+    """Attempts per key."""
+
+    def __init__(self) -> None:
+        self._attempts: dict[K, int] = {}
+
+    def _count(self, key: K) -> int:
+        before = self._attempts.get(key, 0)
+        self._attempts[key] = before + 1
+        return before
+
+    def forget(self, key: K) -> None:
+        self._attempts.pop(key, None)
+
+    def num_requeues(self, key: K) -> int:
+        return self._attempts.get(key, 0)
+
+
+class ItemExponential(_Counting[K]):
+    """`base * 2**failures` seconds per key, at most `cap`.
+
+    The default cap is a minute: with client-go's 1,000 seconds, a key that failed during an outage
+    of two minutes would be retried up to five minutes after it.
+    """
+
+    def __init__(self, base: float = 0.005, cap: float = 60.0) -> None:
+        super().__init__()
+        self._base, self._cap = base, cap
+
+    def when(self, key: K, now: float) -> float:  # noqa: ARG002 - the protocol's
+        """The next delay of `key` in seconds."""
+        return min(self._base * 2.0 ** min(self._count(key), 1000), self._cap)
+
+
+class TokenBucket:
+    """`rate` tokens per second, at most `burst` saved; the same bucket for every key.
+
+    Each call reserves a token and returns how long to wait for it, so reservations queue up.
+    """
+
+    __slots__ = ("_at", "_burst", "_rate", "_tokens")  # one per object that events are about
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate, self._burst = rate, burst
+        self._tokens = float(burst)
+        self._at: float | None = None
+
+    def when(self, key: object, now: float) -> float:  # noqa: ARG002 - the protocol's
+        """Seconds until the reserved token exists."""
+        if self._at is not None:
+            earned = max(0.0, now - self._at) * self._rate
+            self._tokens = min(float(self._burst), self._tokens + earned)
+        self._at = now if self._at is None else max(self._at, now)
+        self._tokens -= 1.0
+        return max(0.0, -self._tokens / self._rate)
+
+    def take(self, now: float) -> bool:
+        """Take a token if one exists now; reserve nothing otherwise."""
+        if self.when(None, now) > 0.0:
+            self._tokens += 1.0
+            return False
+        return True
+
+    def forget(self, key: object) -> None:
+        """Does nothing: a bucket does not remember keys."""
+
+    def num_requeues(self, key: object) -> int:  # noqa: ARG002 - the protocol's
+        """Always 0: a bucket does not count keys."""
+        return 0
+
+
+# --------------------------------------------------------------------------------------------------
 
 
 @attrs.define

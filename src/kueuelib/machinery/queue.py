@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import attrs
 
-from kueuelib.machinery.rate_limits import ItemExponential, RateLimiter
+from kueuelib.machinery.backoff import ItemExponential, RateLimiter
 
 K = TypeVar("K", bound=Hashable)
 

@@ -8,8 +8,8 @@ from enum import Enum
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.errors import ApiError, Gone, TooManyRequests, TransportError, api_error
 from kueuelib.machinery.backoff import Backoff
-from kueuelib.machinery.reflector_options import PAGE_SIZE, ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
+    PAGE_SIZE,
     Apply,
     Command,
     Input,
@@ -18,6 +18,7 @@ from kueuelib.machinery.reflector_protocol import (
     ListFailed,
     MalformedStream,
     Received,
+    ReflectorOptions,
     ReportError,
     Sleep,
     StreamEnded,
@@ -25,8 +26,6 @@ from kueuelib.machinery.reflector_protocol import (
     Watch,
     WatchEvent,
     WatchOpened,
-)
-from kueuelib.machinery.reflector_reading import (
     is_internal,
     is_too_large_version,
     is_unsupported,

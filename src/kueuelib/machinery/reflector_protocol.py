@@ -1,4 +1,4 @@
-"""The inputs of a `ReflectorCore`, and its commands to the shell."""
+"""What a `ReflectorCore` is given, and its commands to the shell; answers are classified."""
 
 from __future__ import annotations
 
@@ -7,9 +7,55 @@ from typing import NamedTuple
 
 import attrs
 
-from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.errors import KueuelibError
+from kueuelib.api.meta import PARTIAL, Obj, ObjectKey, Resource, key_of
+from kueuelib.errors import (
+    BadRequest,
+    Invalid,
+    KueuelibError,
+    MethodNotAllowed,
+    NotAcceptable,
+    ServerError,
+    ServerTimeout,
+    UnsupportedMediaType,
+)
 from kueuelib.machinery.store import Change
+
+# ---- how a reflector lists and watches: every limit of an informer -------------------------------
+
+PAGE_SIZE = 500
+"""Objects per page when a whole list is read."""
+
+
+@attrs.frozen
+class ReflectorOptions:
+    """How a reflector lists and watches.
+
+    Attributes:
+        page_size: objects per page; None: 500, or no paging if the server's watch cache answers.
+        stream_lists: fill the store from a watch (`sendInitialEvents`) instead of a list; falls
+            back to lists when the server does not know it.
+        any_start: accept a first list from the watch cache of any replica, however stale. By
+            default the first list is a consistent read: a new process must not act on a state that
+            is older than the writes of its predecessor, nor see deleted objects again.
+        watch_timeout: shortest `timeoutSeconds`; the longest is twice that.
+        internal_error_retry: seconds during which internal errors of a stream lead to a new
+            watch instead of a list.
+        initial_events_warning: seconds after which a missing end of the initial events is reported.
+        initial_events_timeout: seconds after which a list is used instead.
+        batch: most events that are applied to the store in one go.
+    """
+
+    page_size: int | None = None
+    stream_lists: bool = False
+    any_start: bool = False
+    watch_timeout: int = 300
+    internal_error_retry: float = 30.0
+    initial_events_warning: float = 10.0
+    initial_events_timeout: float = 30.0
+    batch: int = 1000
+
+
+# --------------------------------------------------------------------------------------------------
 
 
 class MalformedStream(KueuelibError):
@@ -168,3 +214,61 @@ class ReportError:
 
 Activity = List | Watch | Sleep
 Command = Activity | Apply | Replace | MarkSynced | ReportError
+
+
+# ---- reads keys and versions from the answers to a reflector, and classifies errors --------------
+
+
+def is_too_large_version(error: Exception) -> bool:
+    """Whether the server does not have the requested resource version yet."""
+    if not isinstance(error, ServerTimeout):
+        return False
+    causes = error.details.get("causes") or ()
+    return "Too large resource version" in error.message or any(
+        cause.get("reason") == "ResourceVersionTooLarge" for cause in causes
+    )
+
+
+def is_internal(error: Exception) -> bool:
+    """Whether it is the server's `InternalError`, which may be temporary."""
+    return isinstance(error, ServerError) and error.reason == "InternalError"
+
+
+def is_unsupported(error: Exception) -> bool:
+    """Whether the server does not support the request."""
+    unsupported = BadRequest, Invalid, MethodNotAllowed, NotAcceptable, UnsupportedMediaType
+    return isinstance(error, unsupported)
+
+
+def key_in(obj: Obj) -> ObjectKey:
+    """The key of an object.
+
+    Raises:
+        MalformedStream: it has no name.
+    """
+    try:
+        return key_of(obj)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise MalformedStream(f"an object without a name: {error!r}") from error
+
+
+def version_in(obj: Obj) -> str:
+    """The resource version of an object; empty when there is none.
+
+    Raises:
+        MalformedStream: it has no metadata.
+    """
+    try:
+        return obj["metadata"].get("resourceVersion") or ""
+    except (KeyError, TypeError, AttributeError) as error:
+        raise MalformedStream(f"an object without metadata: {error!r}") from error
+
+
+def misfit(event: WatchEvent, resource: Resource | None) -> MalformedStream | None:
+    """What is wrong with an event of a watch of a kind (None: any kind)."""
+    if event.type not in ("ADDED", "MODIFIED", "DELETED"):
+        return MalformedStream(f"unknown watch event {event.type!r}")
+    kind = event.object.get("kind")
+    if resource is not None and kind and kind not in (PARTIAL, resource.kind):
+        return MalformedStream(f"a watch of {resource.kind} delivered a {kind}")
+    return None

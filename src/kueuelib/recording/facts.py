@@ -25,10 +25,10 @@ from kueuelib.api.quantity import Quantity
 from kueuelib.api.struct import MicroTime, Struct, Time, json_name
 from kueuelib.api.workload import AdmissionCheckState, WorkloadSpec, WorkloadStatus
 from kueuelib.scheduler import events
-from kueuelib.scheduler.condition_reasons import REPORTED
 from kueuelib.scheduler.decide.cycle_values import Admit, Plan, Wait
 from kueuelib.scheduler.decide.preemption.victims import Preemption
 from kueuelib.scheduler.events import Event
+from kueuelib.scheduler.object_reasons import REPORTED
 from kueuelib.scheduler.pending.workload_info import is_finished
 
 # ---- plans as short JSON whose words stay the same from version to version -----------------------

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api import conditions, names
+from kueuelib.api import meta, names
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.recording.facts import subject_of
@@ -92,7 +92,7 @@ class WorkloadHistory:
     @property
     def ran(self) -> float | None:
         """How many seconds its last admission took; None if there was none, or it continues."""
-        since = conditions.since(self.workload.status.conditions, names.ADMITTED)
+        since = meta.since(self.workload.status.conditions, names.ADMITTED)
         return None if since is None or self.ended is None else max(0.0, self.ended - since)
 
 
@@ -126,6 +126,6 @@ class Lives:
         self._uids[workload.key] = workload.uid
         past.workload = workload
         if is_finished(workload) and not past.finished:
-            condition = conditions.find(workload.status.conditions, names.FINISHED)
+            condition = meta.find(workload.status.conditions, names.FINISHED)
             assert condition is not None, "it is finished"
             past.ended, past.finished = condition.last_transition_time, True

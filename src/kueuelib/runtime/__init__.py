@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from kueuelib.api import kinds as kinds
     from kueuelib.api.codec import decode as decode
     from kueuelib.api.codec import encode as encode
-    from kueuelib.api.crd_parts import Column as Column
-    from kueuelib.api.crd_parts import Rule as Rule
+    from kueuelib.api.definitions import Column as Column
+    from kueuelib.api.definitions import Rule as Rule
     from kueuelib.api.definitions import Version as Version
     from kueuelib.api.definitions import crd as crd
     from kueuelib.api.definitions import crd_of as crd_of
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from kueuelib.machinery.election_options import ElectionOptions as ElectionOptions
     from kueuelib.machinery.store import Delta as Delta
     from kueuelib.runtime import predicates as predicates
+    from kueuelib.runtime.authority import server_context as server_context
     from kueuelib.runtime.cache import Cache as Cache
     from kueuelib.runtime.client import Client as Client
     from kueuelib.runtime.cluster import Cluster as Cluster
@@ -77,9 +78,8 @@ if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry as Telemetry
     from kueuelib.runtime.webhook.admission import AdmissionRequest as AdmissionRequest
     from kueuelib.runtime.webhook.admission import ValidationResult as ValidationResult
-    from kueuelib.runtime.webhook.certs import server_context as server_context
-    from kueuelib.runtime.webhook.keeper import CertificateKeeper as CertificateKeeper
     from kueuelib.runtime.webhook.server import WebhookServer as WebhookServer
+    from kueuelib.runtime.webhook.trust import CertificateKeeper as CertificateKeeper
     from kueuelib.runtime.webhook.trust import Trusting as Trusting
 
     configure_logs = configure
@@ -91,16 +91,16 @@ else:
         {
             "attrs": "field",
             "kueuelib.api.codec": "decode encode",
-            "kueuelib.api.crd_parts": "Column Rule",
-            "kueuelib.api.definitions": "Version crd crd_of",
+            "kueuelib.api.definitions": "Column Rule Version crd crd_of",
             "kueuelib.api.kinds": "kinds",
-            "kueuelib.api.meta": "Condition ConditionedStatus KubeObject Obj ObjectKey ObjectMeta "
-            "Resource is_true key_of labels_of owner_reference",
+            "kueuelib.api.meta": "Condition ConditionedStatus KubeObject Obj ObjectKey "
+            "ObjectMeta Resource is_true key_of labels_of owner_reference",
             "kueuelib.api.quantity": "Quantity",
             "kueuelib.api.struct": "Struct Time frozen wire",
             "kueuelib.errors": "FieldError TerminalError errors",
             "kueuelib.machinery.election_options": "ElectionOptions",
             "kueuelib.machinery.store": "Delta",
+            "kueuelib.runtime.authority": "server_context",
             "kueuelib.runtime.cache": "Cache",
             "kueuelib.runtime.client": "Client PatchType",
             "kueuelib.runtime.cluster": "Cluster",
@@ -117,9 +117,7 @@ else:
             "kueuelib.runtime.predicates": "predicates",
             "kueuelib.runtime.telemetry": "Telemetry",
             "kueuelib.runtime.webhook.admission": "AdmissionRequest ValidationResult",
-            "kueuelib.runtime.webhook.certs": "server_context",
             "kueuelib.runtime.webhook.server": "WebhookServer",
-            "kueuelib.runtime.webhook.keeper": "CertificateKeeper",
-            "kueuelib.runtime.webhook.trust": "Trusting",
+            "kueuelib.runtime.webhook.trust": "CertificateKeeper Trusting",
         },
     )

@@ -1,12 +1,27 @@
-"""The addresses that servers of a program bind."""
+"""The addresses that servers of a program bind, and the namespace of its pod."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import os
+from pathlib import Path
 
 from kueuelib.errors import ConfigError
+
+# ---- the namespace of the pod that this process runs in ------------------------------------------
+
+POD_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+def own_namespace(default: str) -> str:
+    """The pod's namespace; `default` outside a cluster."""
+    if POD_NAMESPACE_FILE.exists():
+        return POD_NAMESPACE_FILE.read_text().strip()
+    return default
+
+
+# --------------------------------------------------------------------------------------------------
 
 
 def parse_address(text: str, subject: str) -> tuple[str, int] | None:

@@ -1,27 +1,253 @@
-"""The verbs of the Kubernetes API on raw JSON objects."""
+"""The verbs of the Kubernetes API on raw JSON objects, or on values of a class."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import attrs
 
-from kueuelib.api.forms import Typed, raw_of
+from kueuelib.api.forms import Typed, raw_of, resource_of, typed_of
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.machinery.reflector_options import PAGE_SIZE
-from kueuelib.runtime import discovery, queries
-from kueuelib.runtime.bodies import decode_json, encode_json
-from kueuelib.runtime.calls import Calls
+from kueuelib.errors import ApiError, ConfigError, NotFound, TransportError
+from kueuelib.machinery.ownership import taken_over
+from kueuelib.machinery.reflector_protocol import PAGE_SIZE
+from kueuelib.runtime import queries
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.queries import ObjectList, Params, PatchType, object_path, params_of
-from kueuelib.runtime.transport import Transport
-from kueuelib.runtime.typed import K, TypedClient
+from kueuelib.runtime.sessions import decode_json, encode_json
+from kueuelib.runtime.transport import Calls, Transport
 from kueuelib.runtime.watch import WatchStream
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient
+
+
+# One object from the server, whose fields it is, and the error for a kind that cannot be read.
+
+
+async def read(client: Client, resource: Resource, key: ObjectKey) -> Obj | None:
+    """Read one object; return None if it does not exist.
+
+    Raises:
+        ApiError: it could not be read; `NotFound` if the kind is not served.
+        TransportError: the same.
+    """
+    try:
+        return await client.get(resource, key)
+    except NotFound as error:
+        if error.details.get("name") != key.name:
+            raise  # the kind is missing, not the object
+        return None
+
+
+async def take_over(
+    client: Client, resource: Resource, obj: Obj, managers: Collection[str]
+) -> None:
+    """Make what others wrote in an object what this client has applied; see `taken_over`.
+
+    Nothing is sent if they own nothing. If the process ends before it applies the object, the
+    fields stay as they are until the next apply.
+
+    Args:
+        client: writes; its field manager takes over.
+        resource: the kind.
+        obj: the object as the server returned it.
+        managers: those whose fields are taken over.
+
+    Raises:
+        Conflict: the object was changed meanwhile.
+    """
+    entries = taken_over(obj, managers, client.field_manager)
+    if entries is not None:
+        version = obj["metadata"]["resourceVersion"]
+        patch = [
+            {"op": "replace", "path": "/metadata/managedFields", "value": entries},
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+        ]
+        await client.patch(resource, key_of(obj), patch, PatchType.JSON)
+
+
+async def take_over_named(
+    client: Client, resource: Resource, key: ObjectKey, adopt: bool | Collection[str]
+) -> None:
+    """The same for an object on the server, if it exists; a read if managers are named.
+
+    Raises:
+        ConfigError: see `managers_of`.
+        Conflict: the object was changed meanwhile.
+    """
+    managers = managers_of(adopt)
+    actual = await read(client, resource, key) if managers else None
+    if actual is not None:
+        await take_over(client, resource, actual, managers)
+
+
+def managers_of(adopt: bool | Collection[str]) -> Collection[str]:
+    """The field managers that are named.
+
+    Raises:
+        ConfigError: it is a text, which would be read letter by letter.
+    """
+    if isinstance(adopt, str):
+        raise ConfigError("adopt", f"is {adopt!r}", f"write adopt=[{adopt!r}]")
+    return () if isinstance(adopt, bool) else adopt
+
+
+def unlisted(resource: Resource, error: Exception | None) -> ConfigError:
+    """The error for a kind that could not be read in time, with what prevented it."""
+    return ConfigError(
+        resource.plural,
+        f"could not be listed in time ({str(error or '') or 'no answer'})",
+        "check that the kind is installed and may be listed and watched",
+    )
+
+
+# ---- typed views of a client, for kinds that have a class ----------------------------------------
+
+A = TypeVar("A")
+K = TypeVar("K", bound=Typed)
+
+
+class TypedClient(Generic[K]):
+    """The verbs for one kind, with values of its class; made by `Client.of`.
+
+    Every method raises what the method of `Client` raises, and `InvalidObject` if an answer does
+    not fit the class. A `NotFound` about a kind that is not served names the nearest one that is.
+    Fields that the class does not know are written again as they were read.
+    """
+
+    def __init__(self, cls: type[K], client: Client) -> None:
+        self.cls = cls
+        self.resource = resource_of(cls)
+        self._client = client
+
+    async def get(self, key: ObjectKey) -> K:
+        """One object."""
+        return self._read(await self._asked(self._client.get(self.resource, key)))
+
+    async def list(
+        self, namespace: str = "", *, label_selector: str = "", field_selector: str = ""
+    ) -> tuple[K, ...]:
+        """All objects that match, read page by page; a tuple, unlike the page of `Client.list`."""
+        pages = self._client.list_all(
+            self.resource,
+            namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+        )
+        return await self._asked(self._all(pages))
+
+    async def _all(self, pages: AsyncIterator[Obj]) -> tuple[K, ...]:
+        return tuple([self._read(obj) async for obj in pages])
+
+    async def create(self, value: K) -> K:
+        """Create an object."""
+        return self._read(await self._asked(self._client.create(self.resource, raw_of(value))))
+
+    async def replace(self, value: K, *, subresource: str = "") -> K:
+        """Replace an object; its `resource_version` guards against lost updates."""
+        asked = self._client.replace(self.resource, raw_of(value), subresource=subresource)
+        return self._read(await self._asked(asked))
+
+    async def apply(
+        self,
+        value: K,
+        *,
+        subresource: str = "",
+        force: bool = True,
+        adopt: Collection[str] = (),
+    ) -> K:
+        """Apply an object server-side: own the fields that are not at their defaults.
+
+        Args:
+            value: the desired fields.
+            subresource: for example `status`.
+            force: take over fields that others own.
+            adopt: field managers whose writes by `create`, `replace` and `patch` become ours
+                before, so that fields which `value` does not name are removed. Costs a `get`.
+
+        Raises:
+            Conflict: the object changed while fields were taken over, or, unless `force`, others
+                own the fields.
+        """
+        raw = raw_of(value)
+        await take_over_named(self._client, self.resource, key_of(raw), adopt)
+        asked = self._client.patch(
+            self.resource,
+            key_of(raw),
+            _without_version(raw),
+            PatchType.APPLY,
+            subresource=subresource,
+            force=force,
+        )
+        return self._read(await self._asked(asked))
+
+    async def patch(
+        self,
+        key: ObjectKey,
+        body: Mapping[str, Any] | Sequence[Any] | Typed,
+        patch_type: PatchType,
+        *,
+        subresource: str = "",
+    ) -> K:
+        """Change an object; see `Client.patch`."""
+        asked = self._client.patch(self.resource, key, body, patch_type, subresource=subresource)
+        return self._read(await self._asked(asked))
+
+    async def delete(
+        self,
+        key: ObjectKey,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: str | None = None,
+        grace_period: int | None = None,
+    ) -> Obj:
+        """Delete an object; see `Client.delete`."""
+        return await self._asked(
+            self._client.delete(
+                self.resource,
+                key,
+                uid=uid,
+                resource_version=resource_version,
+                propagation=propagation,
+                grace_period=grace_period,
+            )
+        )
+
+    async def _asked(self, call: Awaitable[A]) -> A:
+        try:
+            return await call
+        except NotFound as error:
+            if error.details.get("name") or not (why := await self._unserved()):
+                raise
+            raise NotFound(f"{error}: {why}") from error
+
+    async def _unserved(self) -> str:
+        """Why the kind itself is not found, with the nearest one; empty if it is served."""
+        ask = self._client.request
+        try:
+            served = await queries.served_plurals(ask, self.resource.api_version)
+            others = () if served else await queries.api_versions(ask)
+        except (ApiError, TransportError):
+            return ""
+        wrong = queries.unserved(self.resource, served, others, own=False)
+        return str(wrong.error) if wrong else ""
+
+    def _read(self, obj: Obj) -> K:
+        return typed_of(self.cls, obj)
+
+
+def _without_version(obj: Obj) -> Obj:
+    """The part of an object that may be applied: without the fields of the server."""
+    kept = ("name", "namespace", "labels", "annotations", "ownerReferences", "finalizers")
+    meta = {name: value for name, value in obj["metadata"].items() if name in kept}
+    return {**obj, "metadata": meta}
+
+
+# --------------------------------------------------------------------------------------------------
 
 
 class Client:
@@ -347,15 +573,15 @@ class Client:
 
     async def served_versions(self, group: str) -> tuple[str, ...]:
         """The versions of a group that the server serves, the preferred one first; () when none."""
-        return await discovery.served_versions(self.request, group)
+        return await queries.served_versions(self.request, group)
 
     async def served_kinds(self, group: str, version: str) -> tuple[str, ...]:
         """The kinds of a group and version, without subresources; () when it is not served."""
-        return await discovery.served_kinds(self.request, group, version)
+        return await queries.served_kinds(self.request, group, version)
 
     async def find_resource(self, api_version: str, kind: str) -> Resource | None:
         """The kind of that name; None when the server does not serve it."""
-        return await discovery.find_resource(self.request, api_version, kind)
+        return await queries.find_resource(self.request, api_version, kind)
 
     async def request(
         self,

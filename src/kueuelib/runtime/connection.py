@@ -20,20 +20,20 @@ from kueuelib.errors import (
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.runtime.configured import (
+from kueuelib.runtime.endpoint import (
     HOOK_TIMEOUT,
     Configuration,
     ConfigurationSource,
     Configured,
+    Endpoint,
+    EndpointSource,
     is_configuration,
     is_configured,
 )
-from kueuelib.runtime.endpoint import Endpoint, EndpointSource
 from kueuelib.runtime.kubeconfig import find_source
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.network_errors import Disconnected, NoConnection, NoTls
-from kueuelib.runtime.throttle import Throttle
-from kueuelib.runtime.transport import REQUEST_TIMEOUT, Observer, Transport
+from kueuelib.runtime.transport import REQUEST_TIMEOUT, Observer, Throttle, Transport
 
 WAIT_FOR_SERVER = 60.0
 """Seconds that a program waits for its server at the start."""

@@ -1,4 +1,4 @@
-"""Limits for the connections of web servers: their number, and how long one may be silent."""
+"""Limits of our web servers: the connections, the silence and the requests of their clients."""
 
 from __future__ import annotations
 
@@ -8,15 +8,120 @@ import math
 import resource
 import socket
 import ssl
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final, Protocol
 
-from aiohttp import web
+import anyio
+from aiohttp import HttpVersion11, web
 
-from kueuelib.runtime.patience import Patience
-from kueuelib.runtime.quiet import Sparse
-from kueuelib.runtime.slots import LOG, Slots
+from kueuelib.errors import ApiError, TooLarge, TooManyRequests
+from kueuelib.runtime.entry import give_back
+from kueuelib.runtime.logs import FULL, Sparse
 from kueuelib.runtime.tls_layer import BUFFER, TlsLayer
+
+# ---- how long a server waits for a client that does not read -------------------------------------
+
+PATIENCE_SECONDS = 30.0
+"""Seconds after which a connection is closed whose client takes nothing of what is sent."""
+
+
+class Patience:
+    """Closes a connection when what is sent is not taken.
+
+    Args:
+        transport: of the connection.
+    """
+
+    __slots__ = ("_timer", "_transport", "_unsent")
+
+    def __init__(self, transport: asyncio.WriteTransport) -> None:
+        self._transport = transport
+        self._timer: asyncio.TimerHandle | None = None
+        self._unsent = 0
+
+    def begin(self) -> None:
+        """Wait for the client."""
+        self._unsent = self._transport.get_write_buffer_size()
+        self._timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._look)
+
+    def end(self) -> None:
+        """The client has read, or the connection has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        if self._transport.get_write_buffer_size() >= self._unsent:
+            self._transport.abort()
+        else:
+            self.begin()
+
+
+# ---- the open connections of a server: their number, and which of them make room -----------------
+
+MADE_ROOM: Final = 16
+"""When there are too many connections, one in this many is closed."""
+CROWD: Final = 256
+"""The number of connections whose memory is worth giving back."""
+LOG: Final = logging.getLogger("kueuelib.connections")
+
+
+class _Outer(Protocol):
+    """The outermost protocol on a socket."""
+
+    @property
+    def rests_since(self) -> float | None:
+        """Since when it is idle, in seconds of the loop; None while it is working."""
+        ...
+
+    def cut_off(self) -> None:
+        """Closes it at once, without an answer."""
+        ...
+
+
+class Slots:
+    """The open connections of one server.
+
+    Args:
+        most: the maximum number at a time.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._open: dict[_Outer, None] = {}
+        self._crowd = 0
+
+    def enter(self, one: _Outer) -> bool:
+        """Counts one more connection; idle ones may be closed for it, the longest idle first.
+
+        Returns:
+            False if there is no room, because all are working.
+        """
+        if len(self._open) >= self._most:
+            since = {each: each.rests_since for each in self._open}
+            resting = [
+                (at, i, each) for i, (each, at) in enumerate(since.items()) if at is not None
+            ]
+            for _, _, each in sorted(resting)[: max(1, self._most // MADE_ROOM)]:
+                del self._open[each]
+                each.cut_off()
+            LOG.warning(FULL)
+        if len(self._open) >= self._most:
+            return False
+        self._open[one] = None
+        self._crowd = max(self._crowd, len(self._open))
+        return True
+
+    def leave(self, one: _Outer) -> None:
+        """Counts a connection off; after a crowd, its memory is given back."""
+        self._open.pop(one, None)
+        if self._crowd >= CROWD and len(self._open) <= self._crowd // 4:
+            self._crowd = len(self._open)
+            asyncio.get_running_loop().call_later(1.0, give_back)
+
+
+# --------------------------------------------------------------------------------------------------
 
 SILENT_SECONDS = 32.0
 """Seconds for a TLS handshake, the head of a request, and a body, as in kube-apiserver."""
@@ -364,3 +469,87 @@ def _noted_by_connections(make: Callable[..., Any]) -> Callable[..., Any]:
 def _most() -> int:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return MOST if files == resource.RLIM_INFINITY else min(MOST, max(1, files // 2))
+
+
+# ---- the bodies of requests to our servers: limited in bytes and time ----------------------------
+
+
+async def body_of(request: web.BaseRequest) -> bytes:
+    """The whole body of a request.
+
+    Raises:
+        ApiError: it does not come in time.
+    """
+    try:
+        with anyio.fail_after(SILENT_SECONDS * (1 - LINGERING)):
+            _invite(request)
+            return await request.read()
+    except TimeoutError as error:
+        raise _missing() from error
+
+
+class Bodies:
+    """The bodies that a server holds, limited in bytes.
+
+    Args:
+        most: bytes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._held = 0
+
+    @asynccontextmanager
+    async def read(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
+        """The whole body of a request, which counts until the context is left.
+
+        Raises:
+            ApiError: it does not come in time, is too large, or there are too many others.
+        """
+        size = 0
+
+        def note(part: bytes) -> None:
+            nonlocal size
+            size += len(part)
+            self._held += len(part)
+            if size > request.client_max_size:
+                raise TooLarge(f"the body has more than {request.client_max_size} bytes")
+            if self._held > self._most:
+                raise TooManyRequests("too many large bodies at once, please try again later")
+
+        try:
+            yield await _noted(request, note)
+        finally:
+            self._held -= size
+
+
+async def _noted(request: web.BaseRequest, note: Callable[[bytes], None]) -> bytes:
+    parts: list[bytes] = []
+    try:
+        with anyio.fail_after(SILENT_SECONDS * (1 - LINGERING)):
+            _invite(request)
+            while part := await request.content.readany():
+                note(part)
+                parts.append(part)
+    except (TimeoutError, ConnectionError) as error:
+        raise _missing() from error
+    return b"".join(parts)
+
+
+def _invite(request: web.BaseRequest) -> None:
+    """Says that the body may come, to a client that waits for that.
+
+    Raises:
+        ApiError: it waits for something else.
+    """
+    expected = request.headers.get("Expect", "").lower()
+    if expected not in ("", "100-continue"):
+        raise ApiError(f"the expectation {expected!r} is not supported", code=417, reason="")
+    transport = request.transport
+    waits = expected and request.version >= HttpVersion11 and request.can_read_body
+    if waits and transport is not None:
+        transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+def _missing() -> ApiError:
+    return ApiError("the body of the request did not arrive", code=408, reason="")

@@ -14,12 +14,11 @@ import attrs
 
 from kueuelib.api.kinds import LEASES
 from kueuelib.errors import ApiError, ConfigError, LeadershipLost, NotFound, TransportError
-from kueuelib.machinery.election import ElectionCore
-from kueuelib.machinery.election_options import ElectionOptions
-from kueuelib.machinery.election_protocol import (
+from kueuelib.machinery.election import (
     Cancelled,
     Command,
     CreateLease,
+    ElectionCore,
     Failed,
     Fetched,
     GetLease,
@@ -33,6 +32,7 @@ from kueuelib.machinery.election_protocol import (
     Wait,
     Written,
 )
+from kueuelib.machinery.election_options import ElectionOptions
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.failures import with_fix

@@ -16,8 +16,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import wait_for_server
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.leader import Elector, default_identity
-from kueuelib.runtime.lives import Life, live
-from kueuelib.runtime.manager import Group, Manager
+from kueuelib.runtime.manager import Group, Life, Manager, live
 
 LEASE_DURATION = 15.0
 """Seconds after which another replica takes over from one that died."""

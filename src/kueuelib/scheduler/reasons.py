@@ -11,7 +11,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import format_amount
 from kueuelib.api.struct import frozen
 from kueuelib.scheduler.blockers import Blocker, Mode, PodSetBlocked, Severity, Together
-from kueuelib.scheduler.condition_reasons import (
+from kueuelib.scheduler.object_reasons import (
     EXCEEDS_MAX_QUOTA,
     NO_MATCHING_FLAVOR,
     PENDING,
@@ -20,8 +20,8 @@ from kueuelib.scheduler.condition_reasons import (
     WAITING_FOR_PODS_READY,
     WAITING_FOR_PREEMPTED,
     WAITING_FOR_QUOTA,
+    ObjectReason,
 )
-from kueuelib.scheduler.object_reasons import ObjectReason
 from kueuelib.scheduler.policy import Protected, Unevictable
 from kueuelib.scheduler.quota.queue_spec import QueuePreemption
 from kueuelib.scheduler.values import record

@@ -16,7 +16,8 @@ from typing import Any
 import attrs
 import orjson
 
-from kueuelib.api import conditions, names
+from kueuelib.api import meta as conditions
+from kueuelib.api import names
 from kueuelib.api.codec import encode
 from kueuelib.api.kueue import Workload, WorkloadStatus
 from kueuelib.api.meta import Obj, ObjectKey, ObjectMeta

@@ -29,10 +29,9 @@ from kueuelib.simulator.cluster import Cluster
 from kueuelib.simulator.live import Listener, Live, arriving
 from kueuelib.simulator.work import Job
 from kueuelib.workload import states
-from kueuelib.workload.around import surroundings
-from kueuelib.workload.editing import set_condition, with_status
 from kueuelib.workload.life import LifeSettings
-from kueuelib.workload.next_step import next_step
+from kueuelib.workload.next_step import next_step, surroundings
+from kueuelib.workload.phases import set_condition, with_status
 from kueuelib.workload.states import Phase
 
 # ---- the virtual time, and the planned events ----------------------------------------------------

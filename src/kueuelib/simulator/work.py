@@ -9,7 +9,7 @@ import attrs
 import orjson
 
 from kueuelib.api.meta import Obj
-from kueuelib.api.words import MAIN_POD_SET
+from kueuelib.api.patterns import MAIN_POD_SET
 
 CPU = "cpu"
 MEMORY = "memory"

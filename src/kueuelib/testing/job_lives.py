@@ -10,9 +10,9 @@ import pytest
 from kueuelib.api.kinds import JOBS, PODS
 from kueuelib.api.meta import Obj, annotations_of, labels_of
 from kueuelib.api.names import IN_USE_FINALIZER, JOB_UID_LABEL
-from kueuelib.jobs.contract.additions import ADDED_AT_START
 from kueuelib.jobs.contract.loose_objects import read_loosely
 from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.reconcile.written import ADDED_AT_START
 from kueuelib.testing.job_adapter import AdaptedJobs, about, placed_parts, pod_specs
 from kueuelib.testing.job_world import QUEUE, JobWorld, unshared
 from kueuelib.workload import states

@@ -18,7 +18,6 @@ from kueuelib.api.meta import Obj, ObjectKey, format_time, key_of
 from kueuelib.api.names import ADMISSION_MANAGER
 from kueuelib.api.patch import diff_merge_patch, merge_patch
 from kueuelib.errors import KueuelibError
-from kueuelib.jobs.contract.additions import ADDED_AT_START
 from kueuelib.jobs.contract.commands import (
     Change,
     Command,
@@ -33,8 +32,9 @@ from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.written import ADDED_AT_START
 from kueuelib.workload import states
-from kueuelib.workload.patches import BUNDLE
+from kueuelib.workload.states import BUNDLE
 
 NAMESPACE = "conformance"
 QUEUE = "team"

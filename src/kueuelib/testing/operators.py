@@ -14,10 +14,9 @@ from typing import Any, TypeVar, overload
 
 import anyio
 
-from kueuelib.api.forms import Typed, raw_of, resource_of
+from kueuelib.api.forms import Typed, is_model, raw_of, resource_of
 from kueuelib.api.kinds import CRDS, MANAGER_NAMESPACE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true, key_of
-from kueuelib.api.models import is_model
 from kueuelib.app.configuration import (
     OFF,
     Configuration,
@@ -38,19 +37,17 @@ from kueuelib.errors import ApiError, BadRequest, ConfigError, Invalid, NotFound
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.runtime.cache import Cache
-from kueuelib.runtime.client import Client
+from kueuelib.runtime.client import Client, read
 from kueuelib.runtime.controller import OBSERVER
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.hooks import definitions, hook_configurations
 from kueuelib.runtime.operator.repeats import LISTENER
-from kueuelib.runtime.operator.running import ServeOptions, assemble
-from kueuelib.runtime.operator.served import check_served
-from kueuelib.runtime.reading import read
+from kueuelib.runtime.operator.running import ServeOptions, assemble, check_served
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.testing.processes import free_port
-from kueuelib.workload.served import queueing_version
+from kueuelib.workload.writer import queueing_version
 
 # ---- waits for what an operator does, and says what it failed at if it does not ------------------
 

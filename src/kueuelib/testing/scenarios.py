@@ -45,8 +45,8 @@ from kueuelib.scheduler.object_reasons import (
     LimitRangeViolated,
     NamespaceMismatch,
 )
-from kueuelib.scheduler.pending.item import PendingPlace
-from kueuelib.scheduler.quota.weighted_share import share_of_cohort, share_of_queue
+from kueuelib.scheduler.pending.queue import PendingPlace
+from kueuelib.scheduler.quota.cache import share_of_cohort, share_of_queue
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, NoLongerFits, Preempting
 from kueuelib.scheduler.rounds import Rounds
 from kueuelib.scheduler.settings import BOTH_STRATEGIES, FairSharing, Settings

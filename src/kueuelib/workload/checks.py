@@ -10,10 +10,9 @@ from typing import Any
 
 from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, CHECK_REJECTED, CHECK_RETRY
 from kueuelib.api.meta import Obj, format_time
-from kueuelib.scheduler.quota import check_rules
-from kueuelib.scheduler.quota.check_rules import CheckEntry, RequiredCheck
-from kueuelib.workload.editing import with_status
-from kueuelib.workload.phases import has_quota, is_finished, status_of
+from kueuelib.scheduler.quota import queue_spec
+from kueuelib.scheduler.quota.queue_spec import CheckEntry, RequiredCheck
+from kueuelib.workload.phases import has_quota, is_finished, status_of, with_status
 
 LONGEST_PAUSE = 300.0
 """The longest pause, in seconds, of a Retry without a delay."""
@@ -57,7 +56,7 @@ def required_checks(
         for pod_set in (admission or {}).get("podSetAssignments") or ()
         for flavor in (pod_set.get("flavors") or {}).values()
     }
-    return check_rules.required(_rules(cluster_queue), assigned)
+    return queue_spec.required(_rules(cluster_queue), assigned)
 
 
 def passed_all(wl: Mapping[str, Any], required: Collection[str]) -> bool:
@@ -67,7 +66,7 @@ def passed_all(wl: Mapping[str, Any], required: Collection[str]) -> bool:
         wl: the raw Workload.
         required: the names of the checks that it has to pass.
     """
-    return check_rules.passed_all(_entries(wl), required)
+    return queue_spec.passed_all(_entries(wl), required)
 
 
 def may_preempt(wl: Mapping[str, Any], required: Collection[str], late: Collection[str]) -> bool:
@@ -81,7 +80,7 @@ def may_preempt(wl: Mapping[str, Any], required: Collection[str], late: Collecti
         late: those of them that are `AfterCheckPassedOrOnDemand`.
     """
     entries = _entries(wl)
-    return check_rules.passed_all(entries, required) or check_rules.preempts_early(entries, late)
+    return queue_spec.passed_all(entries, required) or queue_spec.preempts_early(entries, late)
 
 
 def _entries(wl: Mapping[str, Any]) -> tuple[CheckEntry, ...]:

@@ -19,7 +19,8 @@ from kueuelib.api.names import (
     REASON_MAXIMUM_EXECUTION,
     REASON_REQUEUING_LIMIT,
 )
-from kueuelib.workload import evictions, states
+from kueuelib.workload import states
+from kueuelib.workload.phases import DEACTIVATED, DUE_TO, PODS_READY_TIMEOUT, WAIT_FOR_RECOVERY
 
 
 @attrs.frozen
@@ -85,7 +86,7 @@ def pods_overdue(wl: Obj, policy: PodsReadyPolicy, now: float) -> Due:
         message = "exceeding the maximum number of re-queuing retries"
         return Due(states.target_deactivation(wl, REASON_REQUEUING_LIMIT, message, now))
     message = f"Exceeded the PodsReady timeout {meta.get('namespace', '')}/{meta['name']}"
-    changed = states.evict(wl, evictions.PODS_READY_TIMEOUT, message, now)
+    changed = states.evict(wl, PODS_READY_TIMEOUT, message, now)
     return Due(states.back_off(changed, count, now + policy.pause(count)))
 
 
@@ -123,7 +124,7 @@ def deactivation_target(wl: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def deactivation_reason(wl: Mapping[str, Any]) -> str:
     """The reason of an eviction by deactivation, with the cause if we announced it."""
     target = deactivation_target(wl)
-    return evictions.DEACTIVATED if target is None else f"{evictions.DUE_TO}{target['reason']}"
+    return DEACTIVATED if target is None else f"{DUE_TO}{target['reason']}"
 
 
 def pods_are_ready(wl: Mapping[str, Any]) -> bool:
@@ -142,7 +143,7 @@ def _pods_deadline(wl: Mapping[str, Any], policy: PodsReadyPolicy) -> float | No
     since = (
         parse_time(condition["lastTransitionTime"]) if condition.get("status") == "False" else 0.0
     )
-    if condition.get("reason") == evictions.WAIT_FOR_RECOVERY and since >= admitted:
+    if condition.get("reason") == WAIT_FOR_RECOVERY and since >= admitted:
         return None if policy.recovery_timeout is None else since + policy.recovery_timeout
     return max(admitted, since) + policy.timeout
 

@@ -7,18 +7,19 @@ AdmissionCheck. One call returns one step; the change made by that step triggers
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
 
 import attrs
 
 from kueuelib.api.kueue import (
+    AFTER_CHECK_PASSED_OR_ON_DEMAND,
     CHECK_REJECTED,
     CHECK_RETRY,
     HOLD_AND_DRAIN,
     NONE,
 )
-from kueuelib.api.meta import Obj, annotations_of, labels_of, parse_time
+from kueuelib.api.meta import Obj, ObjectKey, annotations_of, key_of, labels_of, parse_time
 from kueuelib.api.names import (
     EVICTED,
     FINISHED,
@@ -33,8 +34,9 @@ from kueuelib.api.names import (
     admission_gates,
 )
 from kueuelib.machinery.event_series import EventType
-from kueuelib.scheduler.condition_reasons import ADMISSION_GATED, PENDING_EVALUATION
 from kueuelib.scheduler.object_reasons import (
+    ADMISSION_GATED,
+    PENDING_EVALUATION,
     AdmissionGated,
     ClusterQueueInactive,
     ClusterQueueMissing,
@@ -43,7 +45,7 @@ from kueuelib.scheduler.object_reasons import (
     LocalQueueStopped,
     queue_obstacle,
 )
-from kueuelib.scheduler.quota.activity import UNKNOWN, Activity
+from kueuelib.scheduler.quota.queue_spec import UNKNOWN, Activity
 from kueuelib.scheduler.reasons import (
     MakingRoom,
     NotEvaluated,
@@ -52,9 +54,22 @@ from kueuelib.scheduler.reasons import (
     condition_reason,
     render,
 )
-from kueuelib.workload import evictions, life, states
-from kueuelib.workload.checks import named_checks, passed_all, required_checks, retry_pause
+from kueuelib.workload import life, states
+from kueuelib.workload.checks import (
+    may_preempt,
+    named_checks,
+    passed_all,
+    required_checks,
+    retry_pause,
+)
 from kueuelib.workload.life import LifeSettings
+from kueuelib.workload.phases import (
+    CHECK_FAILED,
+    DUE_TO,
+    LOCAL_QUEUE_STOPPED,
+    QUEUE_STOPPED,
+    return_after,
+)
 from kueuelib.workload.states import Phase
 
 
@@ -211,7 +226,7 @@ def _deactivated(wl: Obj, phase: Phase, now: float) -> Step:
             message = f"{message} due to {target['message']}"
         elif states.checks_in(wl, CHECK_REJECTED):
             message = f"{message}: {_rejections(wl)}"
-            reason = f"{evictions.DUE_TO}{evictions.CHECK_FAILED}"
+            reason = f"{DUE_TO}{CHECK_FAILED}"
         changed = states.evict(wl, reason, message, now)
         return Step(workload=states.without_target(changed), notes=(_eviction_note(changed),))
     wl, given = states.without_target(wl), wl
@@ -243,7 +258,7 @@ def _pending(wl: Obj, around: Surroundings, now: float) -> Step:
         changed = _wait(wl, reason, now)
         return Step(look_again=look_again) if changed is wl else Step(workload=changed)
     cause = states.condition(wl, REQUEUED)
-    back = evictions.return_after(cause.get("reason", ""))
+    back = return_after(cause.get("reason", ""))
     if cause.get("status") == "False" and (back.at_once or back.with_queue):
         until = life.back_off_ends(wl)
         if until is None or until <= now:
@@ -272,16 +287,16 @@ def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step
     retried = states.checks_in(wl, CHECK_RETRY)
     if retried:
         message = f"Checks have to be tried again: {_told(wl, CHECK_RETRY)}"
-        return _evict(wl, evictions.CHECK_FAILED, message, now)
+        return _evict(wl, CHECK_FAILED, message, now)
     queue, local = around.cluster_queue, around.local_queue
     name = (states.status_of(wl).get("admission") or {}).get("clusterQueue", "")
     if phase is Phase.ADMITTED:
         if queue is not None and _stop_policy(queue) == HOLD_AND_DRAIN:
             message = ClusterQueueInactive(name, REASON_STOPPED).text
-            return _evict(wl, evictions.QUEUE_STOPPED, message, now)
+            return _evict(wl, QUEUE_STOPPED, message, now)
         if local is not None and local.stop_policy == HOLD_AND_DRAIN:
             message = LocalQueueStopped(local.name).text
-            return _evict(wl, evictions.LOCAL_QUEUE_STOPPED, message, now)
+            return _evict(wl, LOCAL_QUEUE_STOPPED, message, now)
         return _running(wl, around.life, now)
     lost: Reason | None = None
     if queue is None:
@@ -384,3 +399,101 @@ def _stop_policy(queue: Mapping[str, Any]) -> str:
     """`Hold`, `HoldAndDrain`, or nothing."""
     policy = (queue.get("spec") or {}).get("stopPolicy") or ""
     return "" if policy == NONE else policy
+
+
+# ---- gathers the objects that a decision about a Workload depends on -----------------------------
+
+DEFAULT_RETRY_MINUTES = 15
+
+
+class Objects(Protocol):
+    """Raw objects by name; None for one that does not exist.
+
+    Implemented by `Informers` in `controllers/workload.py` and by the simulator in `lives.py`.
+    """
+
+    def local_queue(self, key: ObjectKey) -> Obj | None:
+        """A LocalQueue."""
+        ...
+
+    def cluster_queue(self, name: str) -> Obj | None:
+        """A ClusterQueue."""
+        ...
+
+    def check(self, name: str) -> Obj | None:
+        """An AdmissionCheck."""
+        ...
+
+
+class Judgements(Protocol):
+    """The knowledge of the decision engine: `Engine` has these methods."""
+
+    def activity(self, name: str) -> Activity:
+        """Whether a ClusterQueue can admit."""
+        ...
+
+    def void_reservation(self, key: ObjectKey, *, flavors_only: bool = False) -> Reason | None:
+        """Why a reservation may not become an admission; None if it still may."""
+        ...
+
+
+def surroundings(
+    wl: Obj, objects: Objects, judgements: Judgements, life: LifeSettings
+) -> Surroundings:
+    """The queues and checks of a Workload; those of a finished one do not matter.
+
+    Args:
+        wl: the raw Workload.
+        objects: finds the objects around it.
+        judgements: the engine's knowledge about them.
+        life: the settings for times.
+    """
+    if states.is_finished(wl):
+        return Surroundings(life=life)
+    queue_key = ObjectKey(key_of(wl).namespace, wl["spec"].get("queueName") or "")
+    raw_queue = objects.local_queue(queue_key)
+    local_queue = None if raw_queue is None else LocalQueueFacts.of_raw(raw_queue)
+    admission = states.status_of(wl).get("admission") or {}
+    name = admission.get("clusterQueue")
+    if not name and local_queue is not None:
+        name = local_queue.cluster_queue
+    if not name:
+        return Surroundings(local_queue, life=life)
+    cluster_queue = objects.cluster_queue(name)
+    return Surroundings(
+        local_queue,
+        cluster_queue,
+        judgements.activity(name),
+        {check: _retry_delay(objects.check(check)) for check in states.checks_in(wl, CHECK_RETRY)},
+        _void(wl, cluster_queue, objects, judgements),
+        life,
+    )
+
+
+def _void(
+    wl: Obj, cluster_queue: Obj | None, objects: Objects, judgements: Judgements
+) -> Reason | None:
+    if states.phase_of(wl) is not Phase.RESERVED:
+        return None
+    # A check counts from the reservation on, also before it is listed in the status.
+    required = required_checks(cluster_queue or {}, states.status_of(wl).get("admission"))
+    early = not may_preempt(wl, required, _late(required, objects))
+    return judgements.void_reservation(key_of(wl), flavors_only=early)
+
+
+def _late(required: Collection[str], objects: Objects) -> frozenset[str]:
+    """Those of the checks that must pass or ask before preemption. One that is gone can do neither,
+    so no Workload is preempted for it.
+    """
+    checks = {name: objects.check(name) for name in required}
+    return frozenset(
+        name
+        for name, check in checks.items()
+        if check is None
+        or (check.get("spec") or {}).get("preemptionPolicy") == AFTER_CHECK_PASSED_OR_ON_DEMAND
+    )
+
+
+def _retry_delay(check: Obj | None) -> float:
+    minutes = ((check or {}).get("spec") or {}).get("retryDelayMinutes")
+    return 60.0 * (DEFAULT_RETRY_MINUTES if minutes is None else minutes)

@@ -1,6 +1,6 @@
-"""Reads the phase of a Workload from its raw object.
+"""The phase of a Workload, read from its raw object; why it was evicted; small changes of it.
 
-The steps between the phases are in `kueuelib.workload.transitions`. All instants are seconds since
+The steps between the phases are in `kueuelib.workload.states`. All instants are seconds since
 the epoch.
 """
 
@@ -8,12 +8,67 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+import attrs
+
+from kueuelib.api import names
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
-from kueuelib.api.meta import find_condition, is_true, parse_time
-from kueuelib.api.names import ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED, REQUEUED
-from kueuelib.workload.evictions import DEACTIVATED, DUE_TO, PODS_MISSING
+from kueuelib.api.meta import Obj, find_condition, format_time, is_true, parse_time
+from kueuelib.api.names import ADMITTED, EVICTED, FINISHED, PODS_READY, QUOTA_RESERVED, REQUEUED
+
+# ---- the reasons of evictions, and when a Workload returns to its queue after each ---------------
+# A new reason needs a line of this table, and the step that evicts, in `next_step` or `life`.
+
+PREEMPTED: Final = names.REASON_PREEMPTED
+CHECK_FAILED: Final = names.REASON_ADMISSION_CHECK
+QUEUE_STOPPED: Final = names.REASON_CLUSTER_QUEUE_STOPPED
+LOCAL_QUEUE_STOPPED: Final = "LocalQueueStopped"
+PODS_READY_TIMEOUT: Final = names.REASON_PODS_READY_TIMEOUT
+PODS_MISSING: Final = names.REASON_PODS_MISSING
+DEACTIVATED: Final = names.REASON_DEACTIVATED
+DUE_TO: Final = f"{DEACTIVATED}DueTo"
+"""Followed by the cause, if the manager deactivated the Workload."""
+
+REACTIVATED: Final = "Reactivated"
+WAIT_FOR_START: Final = "WaitForStart"
+"""The reason of PodsReady=False until all pods are ready; the cause of an eviction for it."""
+WAIT_FOR_RECOVERY: Final = "WaitForRecovery"
+"""The same for pods that were ready and no longer are."""
+
+
+@attrs.frozen
+class Return:
+    """How an evicted Workload returns to its queue.
+
+    Attributes:
+        reason: of the condition Requeued after its return; empty: the reason of the eviction.
+        at_once: it returns when its job has stopped.
+        with_queue: it returns when its queues admit again and its back-off is over.
+    """
+
+    reason: str = ""
+    at_once: bool = False
+    with_queue: bool = False
+
+
+_RETURNS: Final[Mapping[str, Return]] = {
+    PREEMPTED: Return(at_once=True),
+    CHECK_FAILED: Return(at_once=True),
+    QUEUE_STOPPED: Return("ClusterQueueRestarted", with_queue=True),
+    LOCAL_QUEUE_STOPPED: Return("LocalQueueRestarted", with_queue=True),
+    PODS_READY_TIMEOUT: Return("BackoffFinished", with_queue=True),
+    PODS_MISSING: Return("PodsReplaced"),
+    DEACTIVATED: Return(REACTIVATED),
+}
+
+
+def return_after(eviction: str) -> Return:
+    """How a Workload returns after an eviction with this reason."""
+    return _RETURNS.get(eviction, Return())
+
+
+# --------------------------------------------------------------------------------------------------
 
 _PAST_SECONDS = {
     f"{KUEUE}/{V1BETA1}": "accumulatedPastExexcutionTimeSeconds",
@@ -122,3 +177,111 @@ def admitted_since(wl: Mapping[str, Any]) -> float:
 def past_field(wl: Mapping[str, Any]) -> str:
     """The field of `past_seconds`, which has another name in v1beta1."""
     return _PAST_SECONDS[wl.get("apiVersion", f"{KUEUE}/{V1BETA2}")]
+
+
+# ---- small changes of a raw status; no function changes its argument -----------------------------
+
+MESSAGE_LIMIT = 32768
+"""The longest message of a condition; longer ones are cut and end in ` ...`."""
+
+
+def set_condition(
+    wl: Obj,
+    type: str,
+    status: str,
+    reason: str,
+    message: str,
+    now: float,
+    *,
+    renew: bool = False,
+) -> Obj:
+    """The workload with a condition; its transition time moves only with its status.
+
+    Args:
+        wl: the workload; it is not changed, and returned if the condition is the same.
+        type: of the condition.
+        status: of the condition.
+        reason: of the condition.
+        message: of the condition; a long one is cut.
+        now: seconds since the epoch.
+        renew: whether to rewrite a condition of an older generation.
+    """
+    if len(message) > MESSAGE_LIMIT:
+        message = message[: MESSAGE_LIMIT - 4] + " ..."
+    old = condition(wl, type)
+    generation = wl["metadata"].get("generation")
+    current = not renew or old.get("observedGeneration") in (None, generation)
+    same = (old.get("status"), old.get("reason"), old.get("message", "")) == (
+        status,
+        reason,
+        message,
+    )
+    if same and current:
+        return wl
+    kept = old.get("lastTransitionTime") if old.get("status") == status else None
+    new: Obj = {
+        "type": type,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": kept or format_time(now),
+    }
+    if generation:
+        new["observedGeneration"] = generation
+    conditions = list(status_of(wl).get("conditions") or ())
+    for index, entry in enumerate(conditions):
+        if entry["type"] == type:
+            conditions[index] = new
+            break
+    else:
+        conditions.append(new)
+    return with_status(wl, conditions=conditions)
+
+
+def with_status(wl: Obj, **fields: Any) -> Obj:
+    """The workload with other values in fields of its status."""
+    status = {**status_of(wl), **fields}
+    return {**wl, "status": status}
+
+
+def without_status(wl: Obj, field: str) -> Obj:
+    """The workload without a field of its status."""
+    status = {name: value for name, value in status_of(wl).items() if name != field}
+    return {**wl, "status": status}
+
+
+# ---- how often a Workload was evicted, by reason: `status.schedulingStats.evictions` -------------
+
+
+def eviction_cause(wl: Mapping[str, Any]) -> tuple[str, str]:
+    """Why a Workload is evicted: the reason, and its underlying cause if there is one."""
+    reason = condition(wl, EVICTED)["reason"]
+    if reason.startswith(DUE_TO):
+        return DEACTIVATED, reason.removeprefix(DUE_TO)
+    if reason == PODS_READY_TIMEOUT:
+        ready = condition(wl, PODS_READY).get("reason")
+        return reason, WAIT_FOR_RECOVERY if ready == WAIT_FOR_RECOVERY else WAIT_FOR_START
+    return reason, ""
+
+
+def evictions_of(wl: Mapping[str, Any]) -> dict[tuple[str, str], int]:
+    """How often a Workload was evicted, by reason and underlying cause."""
+    rows = (status_of(wl).get("schedulingStats") or {}).get("evictions") or ()
+    return {(row["reason"], row["underlyingCause"]): row["count"] for row in rows}
+
+
+def is_first_eviction(wl: Mapping[str, Any]) -> bool:
+    """Whether an evicted Workload has not been evicted for this cause before."""
+    return evictions_of(wl).get(eviction_cause(wl)) == 1
+
+
+def count_eviction(wl: Obj) -> Obj:
+    """The Workload with its present eviction counted."""
+    counts = evictions_of(wl)
+    cause = eviction_cause(wl)
+    counts[cause] = counts.get(cause, 0) + 1
+    rows = [
+        {"reason": reason, "underlyingCause": behind, "count": count}
+        for (reason, behind), count in counts.items()
+    ]
+    return with_status(wl, schedulingStats={"evictions": rows})

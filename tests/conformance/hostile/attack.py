@@ -23,7 +23,7 @@ import attrs
 import httpx
 import yaml
 
-from kueuelib.api.crd_parts import CONVERSION_PATH
+from kueuelib.api.definitions import CONVERSION_PATH
 from kueuelib.testing.processes import LocalCluster, Processes
 
 from . import requests, webhooks

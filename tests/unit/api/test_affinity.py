@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kueuelib.api.affinity import requirement_matches
 from kueuelib.api.core import NodeSelectorRequirement
+from kueuelib.api.nodes import requirement_matches
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,15 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.api.codec import encode
-from kueuelib.api.conditions import (
+from kueuelib.api.kueue import Workload, WorkloadStatus
+from kueuelib.api.meta import (
+    Condition,
+    KubeObject,
     find,
+    is_true,
     truncate_message,
     with_condition,
 )
-from kueuelib.api.kueue import Workload, WorkloadStatus
-from kueuelib.api.meta import Condition, KubeObject, is_true
 
 A = Condition("A", "True", "R", "m", 5.0)
 B = Condition("B", "False", "R", "m", 6.0)

@@ -13,8 +13,7 @@ import pytest
 from attrs.exceptions import FrozenInstanceError
 
 from kueuelib.api.codec import decode, encode
-from kueuelib.api.crd_parts import Column, Rule
-from kueuelib.api.definitions import Version, converted, crd, crd_of, definition_of
+from kueuelib.api.definitions import Column, Rule, Version, converted, crd, crd_of, definition_of
 from kueuelib.api.meta import ConditionedStatus, KubeObject, ObjectMeta
 from kueuelib.api.quantity import Quantity
 from kueuelib.api.schema import object_schema

@@ -10,9 +10,9 @@ import pytest
 from kueuelib.api.codec import decode
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj
-from kueuelib.api.stored_workload import RECENT, stored_workload
+from kueuelib.controllers.feed import RECENT, stored_workload
 from kueuelib.errors import InvalidObject
-from kueuelib.runtime.transforms import strip
+from kueuelib.machinery.store import strip
 
 RESERVED = {
     "type": "QuotaReserved",

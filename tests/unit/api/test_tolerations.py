@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.api.core import Taint, Toleration
-from kueuelib.api.tolerations import tolerates, untolerated
+from kueuelib.api.nodes import tolerates, untolerated
 
 TAINT = Taint("spot", "NoSchedule", "yes")
 

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kueuelib.api.conversion import convert
-from kueuelib.api.topology import DOMAIN_LIMIT, SLICE_LIMIT
-from kueuelib.api.topology_encoding import HOST, domains_of, slices_of
+from kueuelib.api.conversion import HOST, convert, domains_of, slices_of
+from kueuelib.api.workload import DOMAIN_LIMIT, SLICE_LIMIT
 
 from .queue_objects import PLACED, queue_object
 

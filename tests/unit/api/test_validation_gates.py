@@ -8,7 +8,7 @@ import pytest
 
 from kueuelib.api.names import admission_gates
 from kueuelib.api.validation import validate_workload
-from kueuelib.api.validation.gates import gate_errors
+from kueuelib.api.validation.fields import gate_errors
 
 Obj = dict[str, Any]
 KEY = "kueue.x-k8s.io/admission-gated-by"

@@ -18,7 +18,7 @@ from kueuelib.api.meta import KubeObject
 from kueuelib.api.struct import Struct, frozen
 from kueuelib.api.yaml_text import to_yaml
 from kueuelib.embedded.http.yaml_bodies import parse_yaml_stream
-from kueuelib.jobs.pods import plain_yaml
+from kueuelib.jobs.pods.declaration import read
 
 WORDS = ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", ".nan", ".inf", "inf"]
 SCALARS = [
@@ -62,7 +62,7 @@ def readers(text: str) -> list[Any]:
         yaml.load(text, yaml.SafeLoader),
         yaml.load(text, yaml.CSafeLoader),
         parse_yaml_stream(text.encode())[0],
-        plain_yaml.read(text),
+        read(text),
     ]
 
 

@@ -13,15 +13,10 @@ from typing import Any
 import pytest
 from tests.unit.docs.configuration_table import fields
 
-from kueuelib.app.configuration import (
-    API_VERSIONS,
-    Configuration,
-    load_configuration,
-    parse_configuration,
-)
-from kueuelib.app.configuration_keys import Rule, rule_of
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.configuration_rules import API_VERSIONS, load_configuration, parse_configuration
 from kueuelib.app.decision_settings import engine_settings
-from kueuelib.app.decoding import parse_duration
+from kueuelib.app.decoding import Rule, parse_duration, rule_of
 from kueuelib.app.part_settings import job_settings
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog.builtin import builtin_registry

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from kueuelib.app.configuration import Configuration, parse_configuration
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.configuration_rules import parse_configuration
 from kueuelib.app.part_settings import job_settings
 from kueuelib.controllers.series_labels import CustomLabel
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.contract.taken_over import TakenOver
+from kueuelib.jobs.contract.settings import TakenOver
 
 HEAD = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
 TEAM = {"name": "team", "sourceLabelKey": "example.com/team"}

@@ -6,7 +6,7 @@ import pytest
 
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj
-from kueuelib.app.explaining.existing import ObjectNotFound
+from kueuelib.app.explaining.gather import ObjectNotFound
 from kueuelib.app.explaining.subject import owned_workload, parse_reference
 
 

@@ -16,11 +16,11 @@ import yaml
 from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import KUEUE, PODS, V1BETA1, V1BETA2
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.app.configuration import Configuration, load_configuration
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.configuration_rules import load_configuration
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.explaining.asking import Answer, ask, ask_about
-from kueuelib.app.explaining.manifests import parse_manifests
-from kueuelib.app.explaining.subject import Reference, parse_reference, workload_of
+from kueuelib.app.explaining.subject import Reference, parse_manifests, parse_reference, workload_of
 from kueuelib.app.part_settings import job_settings
 from kueuelib.cli.explain.command import answer_data, to_json
 from kueuelib.cli.explain.text import show

@@ -7,9 +7,8 @@ from typing import cast
 import pytest
 
 from kueuelib.app.explaining.asking import ask
-from kueuelib.app.explaining.existing import ObjectNotFound
-from kueuelib.app.explaining.manifests import parse_manifests
-from kueuelib.app.explaining.subject import parse_reference
+from kueuelib.app.explaining.gather import ObjectNotFound
+from kueuelib.app.explaining.subject import parse_manifests, parse_reference
 from kueuelib.cli.explain.command import answer_data
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.client import Client

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kueuelib.app.configuration import Configuration, parse_configuration
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.configuration_rules import parse_configuration
 from kueuelib.app.feature_gates import CONFIGURED, EITHER, FREE, KNOWN, NO_SWITCH, OFF, ON
 from kueuelib.app.part_settings import job_settings
 from kueuelib.app.wiring import engine_settings

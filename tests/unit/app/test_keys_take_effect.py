@@ -14,14 +14,13 @@ import pytest
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app import servers, wiring
-from kueuelib.app.configuration import Configuration, parse_configuration
-from kueuelib.app.configuration_rules import election_options
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.configuration_rules import election_options, parse_configuration
 from kueuelib.app.part_settings import job_settings
-from kueuelib.controllers.settings import ControllerSettings
-from kueuelib.controllers.visibility import server as visibility
+from kueuelib.controllers.assembly import ControllerSettings
+from kueuelib.controllers.visibility import server
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.runtime.lives import Life
-from kueuelib.runtime.manager import Manager
+from kueuelib.runtime.manager import Life, Manager
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler.settings import Settings
 from kueuelib.workload.life import LifeSettings, PodsReadyPolicy
@@ -37,7 +36,7 @@ MADE: Final = (
     *((wiring, name) for name in ("add_jobs", "add_job_webhooks", "add_checks", "serve_queueing")),
     *((servers, name) for name in ("ProbeServer", "MetricsServer", "WebhookServer")),
     *((servers, name) for name in ("CertificateKeeper", "CertificateFiles")),
-    (visibility, "VisibilityServer"),
+    (server, "VisibilityServer"),
 )
 """The parts whose arguments are recorded."""
 

@@ -10,8 +10,8 @@ import pytest
 
 from kueuelib.api.kinds import LEASES
 from kueuelib.api.meta import ObjectKey, annotations_of
-from kueuelib.app.lease_notes import LeaseNotes
 from kueuelib.app.reloading import RESTART_NEEDED
+from kueuelib.app.running_configuration import LeaseNotes
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import NotFound, Unavailable
 from kueuelib.runtime.client import Client

@@ -15,9 +15,9 @@ import attrs
 import yaml
 from tests.unit.docs.configuration_table import AT_ONCE
 
-from kueuelib.app.configuration import Configuration, load_configuration, parse_configuration
-from kueuelib.app.configuration_keys import is_live, with_live_keys
-from kueuelib.app.decoding import Duration, camel
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.configuration_rules import load_configuration, parse_configuration
+from kueuelib.app.decoding import Duration, camel, is_live, with_live_keys
 from kueuelib.app.reloading import ConfigurationFile, changed_keys
 from kueuelib.runtime.telemetry import Telemetry
 

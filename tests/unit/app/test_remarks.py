@@ -8,8 +8,7 @@ import pytest
 
 from kueuelib.api.meta import Obj
 from kueuelib.app.explaining.asking import Answer, ask, ask_about
-from kueuelib.app.explaining.manifests import parse_manifests
-from kueuelib.app.explaining.subject import parse_reference
+from kueuelib.app.explaining.subject import parse_manifests, parse_reference
 from kueuelib.runtime.client import Client
 
 from .test_explaining import NOW, FakeClient, Ticks, cluster, job, thing, workload

@@ -11,9 +11,16 @@ import yaml
 
 from kueuelib.api.kinds import CONFIG_MAPS, LEASES, NAMESPACES
 from kueuelib.api.meta import ObjectKey, Resource, format_time
-from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration, parse_configuration
-from kueuelib.app.lease_notes import DECISIVE, PUBLISHED, is_abandoned, published
-from kueuelib.app.running_configuration import Running, running_configuration
+from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration
+from kueuelib.app.configuration_rules import parse_configuration
+from kueuelib.app.running_configuration import (
+    DECISIVE,
+    PUBLISHED,
+    Running,
+    is_abandoned,
+    published,
+    running_configuration,
+)
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import Forbidden, NotFound
 from kueuelib.runtime.client import Client

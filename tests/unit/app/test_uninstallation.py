@@ -17,10 +17,9 @@ from kueuelib.app.installation import Installation, install
 from kueuelib.app.uninstallation import RETRIED, Removal, uninstall
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ConfigError
-from kueuelib.runtime.client import Client
+from kueuelib.runtime.client import Client, read
 from kueuelib.runtime.connection import connect
 from kueuelib.runtime.queries import PatchType
-from kueuelib.runtime.reading import read
 
 CRD = ObjectKey("", "cohorts.kueue.x-k8s.io")
 OWNER = {

@@ -11,13 +11,14 @@ import pytest
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.app.explaining.gather import Cluster, Lists
-from kueuelib.app.explaining.selection import Selection
-from kueuelib.app.explaining.short_verdicts import word_of, word_of_condition
 from kueuelib.app.explaining.waiting import (
     Listing,
+    Selection,
     decided,
     told,
     with_groups,
+    word_of,
+    word_of_condition,
 )
 from kueuelib.cli.pending.command import to_data, to_lines, with_changes
 from kueuelib.errors import Forbidden
@@ -25,8 +26,7 @@ from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.scheduler.explain.answer import explain, smallest_change, smallest_of
 from kueuelib.scheduler.explain.changes import Ends
 from kueuelib.scheduler.explain.search import Search
-from kueuelib.scheduler.explain.trial import TrialOutcome, Trials, Verdict
-from kueuelib.scheduler.explain.tried_change import TriedChange
+from kueuelib.scheduler.explain.trial import TrialOutcome, Trials, TriedChange, Verdict
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import (
     BackingOff,
@@ -45,7 +45,7 @@ from kueuelib.testing.builders import (
     make_local_queue,
     make_workload,
 )
-from kueuelib.workload.evictions import PODS_MISSING
+from kueuelib.workload.phases import PODS_MISSING
 
 NOW = 1000.0
 ALL = Selection()

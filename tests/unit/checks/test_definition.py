@@ -11,7 +11,7 @@ import pytest
 
 from kueuelib.api.meta import Resource
 from kueuelib.checks import Ready, Verdict, Workload, check
-from kueuelib.checks.plugins import GROUP, installed
+from kueuelib.checks.definition import GROUP, installed
 from kueuelib.errors import ConfigError
 
 NAME = "example.com/test"

@@ -23,8 +23,7 @@ from kueuelib.checks import (
     check,
     current,
 )
-from kueuelib.checks.containment import Call, CheckFailed, Threads, describe, started
-from kueuelib.checks.turns import Turns
+from kueuelib.checks.evaluation import Call, CheckFailed, Threads, Turns, describe, started
 
 if TYPE_CHECKING:
     from .conftest import Checks

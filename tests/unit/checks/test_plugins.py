@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kueuelib.api.kinds import MANAGER_NAMESPACE, V1BETA2
-from kueuelib.app.checks import add_checks
-from kueuelib.checks.plugins import GROUP
+from kueuelib.app.wiring import add_checks
+from kueuelib.checks.definition import GROUP
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.manager import Group, Manager

@@ -12,8 +12,7 @@ import pytest
 from kueuelib.api import kinds
 from kueuelib.api.meta import ObjectKey
 from kueuelib.checks import Ready, check
-from kueuelib.checks.heartbeats import lease_annotations, lease_labels
-from kueuelib.checks.silence import SilenceWatch
+from kueuelib.checks.heartbeats import SilenceWatch, lease_annotations, lease_labels
 from kueuelib.errors import Forbidden
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.events import EventRecorder

@@ -10,7 +10,7 @@ from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.checks import Check
 from kueuelib.checks.moves import entry_of
-from kueuelib.checks.writing import EntryWriter
+from kueuelib.checks.reconciler import EntryWriter
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Store
 from kueuelib.workload.writer import CONFLICTS

@@ -11,10 +11,9 @@ from click.testing import CliRunner
 
 from kueuelib.app.dashboards import PANELS, dashboard
 from kueuelib.cli.root import app
-from kueuelib.controllers.local_queue_metrics import LocalQueueMetrics
 from kueuelib.controllers.metrics import SchedulerMetrics
-from kueuelib.controllers.queue_metrics import CohortMetrics, report_queues
-from kueuelib.jobs.pods.metrics import PodMetrics
+from kueuelib.controllers.queue_metrics import CohortMetrics, LocalQueueMetrics, report_queues
+from kueuelib.jobs.pods.integration import PodMetrics
 from kueuelib.runtime.telemetry import Telemetry
 
 UPSTREAM: list[tuple[str, set[str]]] = [

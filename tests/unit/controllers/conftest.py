@@ -14,8 +14,7 @@ import pytest
 from kueuelib.api import kinds
 from kueuelib.api.crd import all_crds
 from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition
-from kueuelib.controllers.assembly import Controllers, setup
-from kueuelib.controllers.settings import ControllerSettings
+from kueuelib.controllers.assembly import Controllers, ControllerSettings, setup
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ApiError, NotFound
 from kueuelib.runtime.cache import Cache

@@ -14,9 +14,8 @@ from kueuelib.api import kinds
 from kueuelib.api.codec import decode
 from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.controllers.applier import Applier
+from kueuelib.controllers.applier import Applier, OrderWriter
 from kueuelib.controllers.metrics import SchedulerMetrics
-from kueuelib.controllers.order_writer import OrderWriter
 from kueuelib.errors import Conflict, Invalid, NotFound, ServerError, TransportError
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.telemetry import Telemetry

@@ -10,9 +10,9 @@ import pytest
 
 from kueuelib.api.codec import encode
 from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.controllers.applier import OrderWriter
 from kueuelib.controllers.auditor import INTERVAL, Auditor
 from kueuelib.controllers.metrics import SchedulerMetrics
-from kueuelib.controllers.order_writer import OrderWriter
 from kueuelib.errors import TransportError
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler import events
@@ -25,8 +25,7 @@ from kueuelib.testing.builders import (
     make_workload,
 )
 from kueuelib.workload import states
-from kueuelib.workload.audit import GRACE
-from kueuelib.workload.orders import Eviction, OrderBook
+from kueuelib.workload.orders import GRACE, Eviction, OrderBook
 from kueuelib.workload.writer import StatusWriter
 
 LOW = make_workload("low", "q", {"cpu": 1})

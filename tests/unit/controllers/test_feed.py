@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.controllers import feed as sources
-from kueuelib.controllers.feed import Feed
+from kueuelib.controllers.feed import CLUSTER_QUEUES, COHORTS, NAMESPACES, WORKLOADS, Feed, Source
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.scheduler import events
 from kueuelib.scheduler.events import Effects
@@ -42,7 +41,7 @@ class Informer:
         self.tell = handler
 
 
-def setup(source: sources.Source) -> tuple[Engine, Recorder, Informer, Feed]:
+def setup(source: Source) -> tuple[Engine, Recorder, Informer, Feed]:
     engine, recorder, informer = Engine(), Recorder(), Informer("ClusterQueue")
     feed = Feed(engine, recorder)  # type: ignore[arg-type]
     feed.attach(informer, source)  # type: ignore[arg-type]
@@ -71,7 +70,7 @@ def updated(old: Obj, new: Obj) -> Delta[Obj]:
 
 
 def test_cohorts_are_told_by_their_spec() -> None:
-    engine, recorder, informer, _ = setup(sources.COHORTS)
+    engine, recorder, informer, _ = setup(COHORTS)
     key = ObjectKey("", "team")
     old = {**queue(), "kind": "Cohort", "metadata": {"name": "team", "uid": "u"}}
     new = {**old, "spec": {"parentName": "top", "fairSharing": {"weight": "2"}}}
@@ -87,7 +86,7 @@ def test_cohorts_are_told_by_their_spec() -> None:
 
 
 def test_additions_changes_and_deletions_are_told_and_spread() -> None:
-    engine, _, informer, feed = setup(sources.CLUSTER_QUEUES)
+    engine, _, informer, feed = setup(CLUSTER_QUEUES)
     heard: list[Effects] = []
     feed.subscribe(heard.append)
     informer.tell(added(queue()))
@@ -99,21 +98,21 @@ def test_additions_changes_and_deletions_are_told_and_spread() -> None:
 
 
 def test_a_change_of_what_the_engine_does_not_read_is_no_event() -> None:
-    engine, _, informer, _ = setup(sources.CLUSTER_QUEUES)
+    engine, _, informer, _ = setup(CLUSTER_QUEUES)
     informer.tell(added(queue()))
     informer.tell(updated(queue(), queue(status={"pendingWorkloads": 3})))
     assert engine.kinds == ["ClusterQueueSet"]
 
 
 def test_a_recreated_object_is_first_gone_and_then_there() -> None:
-    engine, _, informer, _ = setup(sources.CLUSTER_QUEUES)
+    engine, _, informer, _ = setup(CLUSTER_QUEUES)
     informer.tell(added(queue()))
     informer.tell(updated(queue(), queue(uid="other")))
     assert engine.kinds == ["ClusterQueueSet", "ClusterQueueGone", "ClusterQueueSet"]
 
 
 def test_an_object_that_cannot_be_read_is_reported_once_and_counts_as_absent() -> None:
-    engine, recorder, informer, _ = setup(sources.CLUSTER_QUEUES)
+    engine, recorder, informer, _ = setup(CLUSTER_QUEUES)
     bad = queue(resourceGroups=[{"coveredResources": "cpu", "flavors": []}])
     informer.tell(added(queue()))
     informer.tell(updated(queue(), bad))
@@ -128,7 +127,7 @@ def test_an_object_that_cannot_be_read_is_reported_once_and_counts_as_absent() -
 
 
 def test_a_selector_that_cannot_be_read_is_reported_too() -> None:
-    engine, recorder, informer, feed = setup(sources.CLUSTER_QUEUES)
+    engine, recorder, informer, feed = setup(CLUSTER_QUEUES)
 
     def observe(event: Any, now: float) -> Effects:
         from kueuelib.scheduler.quota.queue_spec import queue_spec
@@ -145,14 +144,14 @@ def test_a_selector_that_cannot_be_read_is_reported_too() -> None:
 
 
 def test_namespaces_are_told_by_their_labels() -> None:
-    engine, _, informer, _ = setup(sources.NAMESPACES)
+    engine, _, informer, _ = setup(NAMESPACES)
     space = {"metadata": {"name": "ns", "uid": "u", "labels": {"a": "b"}}}
     informer.tell(Delta(DeltaKind.ADDED, ObjectKey("", "ns"), None, space))
     assert engine.seen == [events.NamespaceSet("ns", {"a": "b"})]
 
 
 def test_a_workload_whose_spec_changed_back_is_told_with_its_new_generation() -> None:
-    engine, _, informer, _ = setup(sources.WORKLOADS)
+    engine, _, informer, _ = setup(WORKLOADS)
     old = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",

@@ -7,14 +7,14 @@ from typing import Any
 from kueuelib.api.kueue import LocalFlavorUsage, LocalResourceUsage
 from kueuelib.api.meta import ObjectKey, key_of
 from kueuelib.api.quantity import Quantity
-from kueuelib.controllers.local_queue_metrics import Counted, LocalQueueMetrics, counted
 from kueuelib.controllers.metrics import SchedulerMetrics
+from kueuelib.controllers.queue_metrics import Counted, LocalQueueMetrics, counted
 from kueuelib.machinery.selectors import NOTHING, Selector, from_labels
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler import events
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.quota.activity import Activity
-from kueuelib.scheduler.status import LocalQueueNumbers
+from kueuelib.scheduler.knowledge import LocalQueueNumbers
+from kueuelib.scheduler.quota.queue_spec import Activity
 from kueuelib.testing.builders import (
     make_cluster_queue,
     make_flavor,

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from kueuelib.controllers.local_queue_metrics import LocalQueueMetrics
 from kueuelib.controllers.metrics import SchedulerMetrics, report_build
-from kueuelib.controllers.queue_metrics import CohortMetrics, report_queues
+from kueuelib.controllers.queue_metrics import CohortMetrics, LocalQueueMetrics, report_queues
 from kueuelib.controllers.series_labels import SeriesLabels
 from kueuelib.controllers.workload_metrics import WorkloadMetrics
-from kueuelib.jobs.pods.metrics import PodMetrics
+from kueuelib.jobs.pods.integration import PodMetrics
 from kueuelib.jobs.reconcile.metrics import JobMetrics
 from kueuelib.runtime.telemetry import Sampled, Telemetry
 

@@ -17,7 +17,7 @@ from kueuelib.controllers.queue_metrics import (
     report_queues,
 )
 from kueuelib.runtime.telemetry import Telemetry
-from kueuelib.scheduler.status import QueueStatus
+from kueuelib.scheduler.knowledge import QueueStatus
 
 if TYPE_CHECKING:
     from .conftest import World

@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.controllers.teller import AT_ONCE, PAUSE, REST, TRICKLE, Lines, Teller
+from kueuelib.controllers.applier import PAUSE, REST, TOLD_AT_ONCE, TRICKLE, Lines, Teller
 
 
 def key(name: object) -> ObjectKey:
@@ -23,10 +23,10 @@ def told(lines: Lines, start: float, end: float) -> list[ObjectKey]:
 
 def test_a_queue_at_rest_is_told_in_groups() -> None:
     lines = Lines()
-    for number in range(AT_ONCE + 5):
+    for number in range(TOLD_AT_ONCE + 5):
         lines.waits(key(number), "cq", 0.0)
-    assert lines.take(0.0) == tuple(map(key, range(AT_ONCE)))
-    assert lines.take(PAUSE) == tuple(map(key, range(AT_ONCE, AT_ONCE + 5)))
+    assert lines.take(0.0) == tuple(map(key, range(TOLD_AT_ONCE)))
+    assert lines.take(PAUSE) == tuple(map(key, range(TOLD_AT_ONCE, TOLD_AT_ONCE + 5)))
     assert not lines
 
 
@@ -44,7 +44,7 @@ def test_a_busy_queue_is_told_little_by_little_until_it_rests() -> None:
         lines.waits(key(number), "cq", 0.0)
     lines.admitted(key("other"), "cq", 0.0)
     assert 0 < len(told(lines, 0.0, REST)) <= REST / TRICKLE
-    told(lines, REST, REST + count / AT_ONCE * PAUSE)
+    told(lines, REST, REST + count / TOLD_AT_ONCE * PAUSE)
     assert not lines
 
 
@@ -113,7 +113,7 @@ async def test_the_teller_works_while_somebody_waits_and_then_sleeps(after: floa
 def test_a_look_has_its_limit_whatever_the_order_of_the_lines() -> None:
     lines = Lines()
     for queue in ("at-rest-1", "busy", "at-rest-2"):
-        for number in range(2 * AT_ONCE):
+        for number in range(2 * TOLD_AT_ONCE):
             lines.waits(key(f"{queue}-{number}"), queue, 0.0)
     lines.admitted(key("other"), "busy", 0.0)
-    assert len(lines.take(0.0)) == AT_ONCE + 1
+    assert len(lines.take(0.0)) == TOLD_AT_ONCE + 1

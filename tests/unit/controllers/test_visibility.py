@@ -16,22 +16,22 @@ import pytest
 
 from kueuelib.api.kinds import CONFIG_MAPS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.controllers.visibility.delegation import (
+from kueuelib.controllers.visibility.server import (
     Caller,
     Delegation,
     FrontProxy,
+    VisibilityServer,
     front_proxy,
     proxied,
 )
-from kueuelib.controllers.visibility.server import VisibilityServer
 from kueuelib.controllers.visibility.summary import Page, page_of, summary
 from kueuelib.embedded.server import ApiServer
 from kueuelib.embedded.tls import Authority
 from kueuelib.errors import BadRequest
+from kueuelib.runtime.authority import host_names, load, renewed, server_context
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
 from kueuelib.runtime.queries import PatchType
-from kueuelib.runtime.webhook.certs import host_names, load, renewed, server_context
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.world import World
 from kueuelib.testing.builders import (

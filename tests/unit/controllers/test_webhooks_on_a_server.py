@@ -22,8 +22,8 @@ from kueuelib.controllers.webhooks import (
     with_conversion,
 )
 from kueuelib.errors import ApiError
+from kueuelib.runtime.authority import host_names, load, renewed, server_context
 from kueuelib.runtime.queries import PatchType
-from kueuelib.runtime.webhook import certs
 from kueuelib.runtime.webhook.server import WebhookServer
 from kueuelib.runtime.webhook.trust import with_bundle
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 @contextlib.asynccontextmanager
 async def webhooks(world: World) -> AsyncIterator[None]:
     """Serves the webhooks and makes the API server ask them."""
-    made = certs.renewed(None, certs.host_names(["127.0.0.1"]), 1_790_000_000.0)
-    context = certs.server_context()
-    certs.load(context, made)
+    made = renewed(None, host_names(["127.0.0.1"]), 1_790_000_000.0)
+    context = server_context()
+    load(context, made)
     server = WebhookServer("127.0.0.1", 0, context)
     serve(server)
     started = asyncio.Event()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kueuelib.api.kinds import CLUSTER_QUEUES, WORKLOADS
-from kueuelib.controllers.settings import ControllerSettings
+from kueuelib.controllers.assembly import ControllerSettings
 
 
 def test_workloads_have_five_workers_and_queues_one_unless_the_configuration_says_otherwise():

@@ -11,12 +11,10 @@ import yaml
 from kueuelib.api import kinds
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.app.configuration import parse_configuration
-from kueuelib.controllers.by_workload import ByWorkload
-from kueuelib.controllers.local_queue_metrics import LocalQueueMetrics, counted
+from kueuelib.app.configuration_rules import parse_configuration
 from kueuelib.controllers.metrics import SchedulerMetrics
-from kueuelib.controllers.queue_metrics import report_queues
-from kueuelib.controllers.series_labels import CLUSTER_QUEUE, CustomLabel, SeriesLabels
+from kueuelib.controllers.queue_metrics import LocalQueueMetrics, counted, report_queues
+from kueuelib.controllers.series_labels import CLUSTER_QUEUE, ByWorkload, CustomLabel, SeriesLabels
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide

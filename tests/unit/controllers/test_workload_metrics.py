@@ -8,9 +8,8 @@ import pytest
 
 from kueuelib.api import kinds
 from kueuelib.api.meta import Obj, ObjectKey, format_time
-from kueuelib.controllers.counts import exponential
-from kueuelib.controllers.local_queue_metrics import LocalQueueMetrics
 from kueuelib.controllers.metrics import SchedulerMetrics
+from kueuelib.controllers.queue_metrics import LocalQueueMetrics, exponential
 from kueuelib.controllers.series_labels import (
     CLUSTER_QUEUE,
     COHORT,

@@ -10,7 +10,7 @@ import pytest
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.controllers.workload import Informers, WorkloadReconciler
 from kueuelib.machinery.store import Delta, DeltaKind
-from kueuelib.scheduler.quota.activity import Activity
+from kueuelib.scheduler.quota.queue_spec import Activity
 from kueuelib.workload.life import LifeSettings
 
 KEY = ObjectKey("ns", "w")

@@ -12,12 +12,10 @@ from typing import Any
 import attrs
 import yaml
 
-from kueuelib.app.configuration import Configuration, parse_configuration
-from kueuelib.app.configuration_keys import is_live
-from kueuelib.app.configuration_rules import MISSING
-from kueuelib.app.configuration_text import format_duration
-from kueuelib.app.configuration_versions import ONLY_IN
-from kueuelib.app.decoding import Duration, camel
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.configuration_rules import MISSING, parse_configuration
+from kueuelib.app.configuration_text import ONLY_IN, format_duration
+from kueuelib.app.decoding import Duration, camel, is_live
 from kueuelib.app.deployment import CERTIFICATES
 from kueuelib.app.part_settings import job_settings
 from kueuelib.machinery.selectors import from_label_selector

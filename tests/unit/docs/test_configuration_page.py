@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from kueuelib.app.configuration import Configuration, parse_configuration
-from kueuelib.app.configuration_rules import MISSING
-from kueuelib.app.configuration_text import format_duration
-from kueuelib.app.configuration_versions import ONLY_IN
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.configuration_rules import MISSING, parse_configuration
+from kueuelib.app.configuration_text import ONLY_IN, format_duration
 from kueuelib.app.decoding import Duration
 from kueuelib.errors import ConfigError
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition
-from kueuelib.api.words import POD_SET_LIMIT
+from kueuelib.api.patterns import POD_SET_LIMIT
 from kueuelib.errors import Conflict
 from kueuelib.jobs import GenericJob, JobEnd, JobWithReclaimablePods, PodSet, PodSetInfo
 from kueuelib.runtime import Client, PatchType, kinds

@@ -8,9 +8,9 @@ from unittest.mock import Mock
 
 from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import key_of
-from kueuelib.jobs.catalog.batch import BATCH_JOB
+from kueuelib.jobs.assembly import wire
+from kueuelib.jobs.batch.job import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.wiring import wire
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.controller import Controller

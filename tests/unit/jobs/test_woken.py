@@ -10,9 +10,9 @@ import pytest
 
 from kueuelib.api.kinds import JOBS, WORKLOADS
 from kueuelib.api.meta import Obj, Resource, key_of
-from kueuelib.jobs.catalog.batch import BATCH_JOB
+from kueuelib.jobs.assembly import wire
+from kueuelib.jobs.batch.job import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.wiring import wire
 from kueuelib.machinery.store import Change, Delta, DeltaKind
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client

@@ -6,8 +6,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from kueuelib.jobs.assembly import wire
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.wiring import wire
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.telemetry import Telemetry

@@ -6,11 +6,10 @@ import pytest
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import Conflict, TransportError
-from kueuelib.machinery.election import ElectionCore
-from kueuelib.machinery.election_options import ElectionOptions
-from kueuelib.machinery.election_protocol import (
+from kueuelib.machinery.election import (
     Cancelled,
     CreateLease,
+    ElectionCore,
     Failed,
     Fetched,
     GetLease,
@@ -23,6 +22,7 @@ from kueuelib.machinery.election_protocol import (
     Wait,
     Written,
 )
+from kueuelib.machinery.election_options import ElectionOptions
 
 LEASE = ObjectKey("ns", "manager")
 WALL = 1_700_000_000.0

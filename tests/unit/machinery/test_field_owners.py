@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kueuelib.machinery.field_owners import taken_over
+from kueuelib.machinery.ownership import taken_over
 
 OURS = {"f:data": {".": {}, "f:a": {}}}
 

@@ -6,7 +6,6 @@ import pytest
 
 from kueuelib.api.kinds import PODS
 from kueuelib.errors import InvalidSelector
-from kueuelib.machinery.learning import Scope, is_last_state, number_of
 from kueuelib.machinery.reflector import ReflectorCore
 from kueuelib.machinery.reflector_protocol import (
     Apply,
@@ -21,6 +20,7 @@ from kueuelib.machinery.reflector_protocol import (
     WatchEvent,
     WatchOpened,
 )
+from kueuelib.machinery.replica import Scope, is_last_state, number_of
 from kueuelib.machinery.store import Change, Delta, DeltaKind, Store, same_version
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kueuelib.machinery.backoff import ItemExponential
 from kueuelib.machinery.queue import LOW_PRIORITY, PATIENCE, Item, QueueCore
-from kueuelib.machinery.rate_limits import ItemExponential
 
 
 def popped(queue, now):

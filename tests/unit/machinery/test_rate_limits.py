@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kueuelib.machinery.backoff import Backoff
-from kueuelib.machinery.rate_limits import ItemExponential, TokenBucket
+from kueuelib.machinery.backoff import Backoff, ItemExponential, TokenBucket
 
 
 def test_item_exponential_doubles_per_key_up_to_the_cap():

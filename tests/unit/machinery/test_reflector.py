@@ -18,7 +18,6 @@ from kueuelib.errors import (
     api_error,
 )
 from kueuelib.machinery.reflector import ReflectorCore
-from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
     List,
@@ -27,6 +26,7 @@ from kueuelib.machinery.reflector_protocol import (
     MalformedStream,
     MarkSynced,
     Received,
+    ReflectorOptions,
     Replace,
     ReportError,
     Sleep,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.errors import InvalidSelector
-from kueuelib.machinery.fields import field_of, parse_field_selector
 from kueuelib.machinery.selectors import (
     EVERYTHING,
     NOTHING,
+    field_of,
     from_expressions,
     from_label_selector,
     from_labels,
+    parse_field_selector,
     parse_label_selector,
 )
 

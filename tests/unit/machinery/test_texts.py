@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from kueuelib.machinery import texts
+from kueuelib.machinery.store import RECENT_TEXTS, once
 
 
 def test_equal_texts_are_one_and_old_ones_are_forgotten() -> None:
-    first = texts.once(b"abcd".decode())
-    assert texts.once(b"abcd".decode()) is first
-    for number in range(texts.RECENT):
-        texts.once(f"text {number}")
-    assert texts.once(b"abcd".decode()) is not first
+    first = once(b"abcd".decode())
+    assert once(b"abcd".decode()) is first
+    for number in range(RECENT_TEXTS):
+        once(f"text {number}")
+    assert once(b"abcd".decode()) is not first

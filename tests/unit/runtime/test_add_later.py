@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kueuelib.runtime.clock import SystemClock
-from kueuelib.runtime.queue import WorkQueue
+from kueuelib.runtime.controller import WorkQueue
 
 
 class Hand(SystemClock):

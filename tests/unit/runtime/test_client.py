@@ -29,11 +29,10 @@ from kueuelib.errors import (
     TooManyRequests,
     TransportError,
 )
-from kueuelib.runtime.calls import CONNECT_RETRIES, RETRIES
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.queries import PatchType
-from kueuelib.runtime.transport import Transport
+from kueuelib.runtime.transport import CONNECT_RETRIES, RETRIES, Transport
 
 
 def client_for(url: str, clock: Any = None, **more: Any) -> Client:

@@ -12,12 +12,11 @@ from aiohttp import web
 
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import dialling
+from kueuelib.runtime.authority import host_names, load, renewed, server_context
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect, wait_for_server
 from kueuelib.runtime.endpoint import Endpoint, TlsFiles, client_tls
-from kueuelib.runtime.throttle import Throttle
-from kueuelib.runtime.transport import Transport
-from kueuelib.runtime.webhook.certs import host_names, load, renewed, server_context
+from kueuelib.runtime.transport import Throttle, Transport
 
 
 def client_for(url: str, **more) -> Client:

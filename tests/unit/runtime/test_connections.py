@@ -15,9 +15,8 @@ from aiohttp import web
 import kueuelib
 from kueuelib.embedded import tls
 from kueuelib.runtime import connections
-from kueuelib.runtime.connections import Slots
+from kueuelib.runtime.connections import Slots, body_of
 from kueuelib.runtime.http import MetricsServer, ProbeServer, serving
-from kueuelib.runtime.request_bodies import body_of
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook import server as webhook_server
 from kueuelib.runtime.webhook.server import WebhookServer

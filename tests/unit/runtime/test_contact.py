@@ -11,7 +11,7 @@ from aiohttp import web
 from kueuelib.api.kinds import NAMESPACES
 from kueuelib.errors import ApiError
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.contact import ServerContact
+from kueuelib.runtime.cluster import ServerContact
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.transport import Transport
 

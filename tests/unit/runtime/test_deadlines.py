@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kueuelib.runtime.deadlines import Deadlines, Limit
+from kueuelib.runtime.clock import Deadlines, Limit
 
 LONG = 60.0
 SHORT = 0.01

@@ -18,8 +18,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import LOOK, QUEUE_SIZE, TRIES, WAY, EventRecorder, reference
 from kueuelib.runtime.operator.context import Context
-from kueuelib.runtime.throttle import Throttle
-from kueuelib.runtime.transport import Transport
+from kueuelib.runtime.transport import Throttle, Transport
 
 JOB = {
     "apiVersion": "batch/v1",

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kueuelib.runtime.exchange import MOST, whole
-from kueuelib.runtime.framing import Headers
+from kueuelib.runtime.exchange import MOST, Headers, whole
 
 LENGTH = b"HTTP/1.1 201 Created\r\nDate: now\r\ncontent-Length: 12\r\n\r\n{'a':'\r\n\r\n'}"
 CHUNKS = (

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from kueuelib.errors import ConfigError
-from kueuelib.runtime import exec_plugin
-from kueuelib.runtime.exec_plugin import ExecCredential, ask_plugin
+from kueuelib.runtime import kubeconfig
+from kueuelib.runtime.kubeconfig import ExecCredential, ask_plugin
 
 V1, V1BETA1 = (f"client.authentication.k8s.io/{each}" for each in ("v1", "v1beta1"))
 
@@ -147,7 +147,7 @@ async def test_a_plugin_that_cannot_be_asked_is_refused(
 async def test_a_plugin_that_does_not_answer_is_ended(
     program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exec_plugin, "EXEC_TIMEOUT", 1.0)
+    monkeypatch.setattr(kubeconfig, "EXEC_TIMEOUT", 1.0)
     pid = tmp_path / "pid"
     with pytest.raises(ConfigError, match="did not answer within 1 s"):
         await ask(program(f"open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)"))

@@ -6,7 +6,7 @@ import gzip
 
 import pytest
 
-from kueuelib.runtime.framing import (
+from kueuelib.runtime.exchange import (
     MOST_HEAD,
     Chunked,
     Framing,

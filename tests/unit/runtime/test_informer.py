@@ -13,13 +13,12 @@ from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import ConfigError, NotFound
 from kueuelib.machinery.backoff import Backoff
-from kueuelib.machinery.reflector_options import ReflectorOptions
+from kueuelib.machinery.reflector_protocol import ReflectorOptions
 from kueuelib.machinery.store import Delta
-from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.cache import Cache, OptionalInformer
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.informer import Informer
-from kueuelib.runtime.optional import OptionalInformer
 from kueuelib.runtime.transport import Transport
 
 

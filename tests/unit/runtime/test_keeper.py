@@ -16,11 +16,10 @@ from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBH
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded import ApiServer
 from kueuelib.errors import Conflict, NotFound
+from kueuelib.runtime.authority import host_names, judge, server_context
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.queries import PatchType
-from kueuelib.runtime.webhook.certs import host_names, judge, server_context
-from kueuelib.runtime.webhook.keeper import CertificateKeeper
-from kueuelib.runtime.webhook.trust import Trusting, from_secret, with_bundle
+from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting, from_secret, with_bundle
 
 SECRET = ObjectKey("default", "cert")
 NAMES = host_names(["127.0.0.1"])

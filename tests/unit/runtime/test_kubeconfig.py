@@ -18,11 +18,11 @@ from aiohttp import web
 from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import ConfigError, TransportError, Unauthorized
+from kueuelib.runtime.authority import host_names, load, renewed, server_context
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint, proxy_for
 from kueuelib.runtime.kubeconfig import InClusterSource, find_source
 from kueuelib.runtime.transport import FORCED_REFRESH_PAUSE, Transport
-from kueuelib.runtime.webhook.certs import host_names, load, renewed, server_context
 
 
 @pytest.fixture(scope="module")

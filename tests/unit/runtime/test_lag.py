@@ -10,7 +10,7 @@ import pytest
 from kueuelib.api.kinds import CONFIG_MAPS
 from kueuelib.embedded import ApiServer
 from kueuelib.runtime import Cache, Telemetry
-from kueuelib.runtime.lag import LoopLag
+from kueuelib.runtime.telemetry import LoopLag
 from kueuelib.testing import eventually
 
 

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from kueuelib.errors import ConfigError, Forbidden, LeadershipLost, Unavailable
-from kueuelib.runtime.lives import Life, live_until
+from kueuelib.runtime.manager import Life, live_until
 
 REFUSED = ConfigError("Lease", "may not be read", "grant get")
 

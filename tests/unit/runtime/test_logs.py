@@ -9,12 +9,12 @@ import structlog
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.runtime.logs import (
+    OncePerMinute,
     configure,
     configure_unless_done,
     get_logger,
     run_of,
 )
-from kueuelib.runtime.quiet import OncePerMinute
 
 
 def test_json_lines_carry_component_and_context():

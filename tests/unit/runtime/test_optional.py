@@ -14,10 +14,9 @@ from aiohttp import web
 from kueuelib.api.kinds import COHORTS
 from kueuelib.errors import ConfigError
 from kueuelib.machinery.store import Delta
-from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.cache import Cache, OptionalInformer
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
-from kueuelib.runtime.optional import OptionalInformer
 from kueuelib.runtime.transport import Transport
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kueuelib.runtime.queue import WorkQueue
+from kueuelib.runtime.controller import WorkQueue
 from kueuelib.runtime.telemetry import Telemetry
 
 

@@ -10,8 +10,7 @@ import pytest
 import structlog
 
 from kueuelib.runtime import logs
-from kueuelib.runtime.logs import get_logger, run_of
-from kueuelib.runtime.quiet import LEFT_OUT, OncePerMinute
+from kueuelib.runtime.logs import LEFT_OUT, OncePerMinute, get_logger, run_of
 
 REFUSED = "https://10.0.0.1/api/v1/namespaces/ns/events: connection refused"
 

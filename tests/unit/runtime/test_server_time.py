@@ -9,8 +9,8 @@ import pytest
 
 from kueuelib.errors import Forbidden
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.framing import Headers
-from kueuelib.runtime.server_time import server_time
+from kueuelib.runtime.cluster import server_time
+from kueuelib.runtime.exchange import Headers
 
 
 def client(answer: Any) -> Client:

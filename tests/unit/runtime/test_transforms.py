@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from kueuelib.runtime.transforms import RECENT, strip
+from kueuelib.machinery.store import RECENT, strip
 
 
 def workload(name: str, cpu: str = "1") -> dict[str, Any]:

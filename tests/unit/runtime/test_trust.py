@@ -14,13 +14,10 @@ from structlog.testing import capture_logs
 from kueuelib.api.kinds import API_SERVICES, CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import ConfigError, Forbidden
-from kueuelib.runtime.client import Client
-from kueuelib.runtime.endpoint import Endpoint
-from kueuelib.runtime.transport import Transport
-from kueuelib.runtime.webhook import keeper as keeping
-from kueuelib.runtime.webhook.certs import (
+from kueuelib.runtime.authority import (
     RENEW_BEFORE,
     SERVER_LIFE,
+    CertificateFiles,
     Names,
     host_names,
     judge,
@@ -28,9 +25,12 @@ from kueuelib.runtime.webhook.certs import (
     server_context,
     service_names,
 )
-from kueuelib.runtime.webhook.files import CertificateFiles
-from kueuelib.runtime.webhook.keeper import CertificateKeeper
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.endpoint import Endpoint
+from kueuelib.runtime.transport import Transport
+from kueuelib.runtime.webhook import trust as keeping
 from kueuelib.runtime.webhook.trust import (
+    CertificateKeeper,
     Injected,
     Trusting,
     ensure_certificates,

@@ -14,9 +14,9 @@ import pytest
 import structlog
 
 from kueuelib.errors import FieldError, InvalidObject
+from kueuelib.runtime.authority import Names, host_names, load, renewed, server_context
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook.admission import ValidationResult, aggregate, shortened
-from kueuelib.runtime.webhook.certs import Names, host_names, load, renewed, server_context
 from kueuelib.runtime.webhook.server import MAX_BODY, WebhookServer
 
 

@@ -13,8 +13,7 @@ from kueuelib.api.names import (
     REASON_TERMINATING,
     REASON_TOPOLOGY_NOT_FOUND,
 )
-from kueuelib.scheduler.quota.activity import activity_of
-from kueuelib.scheduler.quota.queue_spec import flavor_of, queue_spec
+from kueuelib.scheduler.quota.queue_spec import activity_of, flavor_of, queue_spec
 from kueuelib.testing.builders import make_cluster_queue, make_flavor
 
 FLAVORS = {"f": flavor_of(make_flavor("f"))}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.cohort_status import CohortUsage
-from kueuelib.scheduler.cohort_status import cohort_status as numbers_of
+from kueuelib.scheduler.knowledge import CohortUsage
+from kueuelib.scheduler.knowledge import cohort_status as numbers_of
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.quota.amounts import FlavorResource, Limits
 from kueuelib.scheduler.quota.cache import Cache

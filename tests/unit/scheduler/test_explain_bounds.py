@@ -14,8 +14,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import CycleInput
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import Explanation, explain
-from kueuelib.scheduler.explain.budget import Budget, OutOfStepsError, most_steps
-from kueuelib.scheduler.explain.trial import Trials, Verdict
+from kueuelib.scheduler.explain.trial import Budget, OutOfStepsError, Trials, Verdict, most_steps
 from kueuelib.scheduler.explain.world import World
 from kueuelib.testing.builders import (
     make_assignment,

@@ -11,9 +11,8 @@ from kueuelib.app.explaining.asking import Answer
 from kueuelib.cli.explain.command import answer_data
 from kueuelib.cli.explain.text import show
 from kueuelib.scheduler.explain.answer import Explanation, explain
-from kueuelib.scheduler.explain.budget import Budget
 from kueuelib.scheduler.explain.pairs import PAIRS
-from kueuelib.scheduler.explain.trial import outcome
+from kueuelib.scheduler.explain.trial import Budget, outcome
 from kueuelib.scheduler.explain.world import World
 from kueuelib.testing.builders import (
     make_assignment,

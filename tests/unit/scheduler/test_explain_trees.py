@@ -11,14 +11,13 @@ from smaller_changes import one_unit_less
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.explain.answer import Explanation, explain
-from kueuelib.scheduler.explain.guess import Guess, Tree
-from kueuelib.scheduler.explain.places import CLUSTER_QUEUE, COHORT, Place
+from kueuelib.scheduler.explain.changes import RaiseWeight
+from kueuelib.scheduler.explain.quota_search import Guess, Tree
 from kueuelib.scheduler.explain.rows import Fit
 from kueuelib.scheduler.explain.search import COHORT_QUOTAS, PARENTS, WEIGHTS
 from kueuelib.scheduler.explain.sizes import MOST
-from kueuelib.scheduler.explain.tree_changes import RaiseWeight
 from kueuelib.scheduler.explain.trial import Verdict, outcome
-from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, Place, World
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.settings import FairSharing, Settings
 from kueuelib.testing.builders import (

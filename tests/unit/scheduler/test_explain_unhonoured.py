@@ -18,8 +18,8 @@ from kueuelib.api.kueue import (
 )
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.scheduler.explain.answer import explain
+from kueuelib.scheduler.explain.obstacles import unhonoured_in, unhonoured_keys
 from kueuelib.scheduler.explain.trial import Verdict
-from kueuelib.scheduler.explain.unhonoured import unhonoured_in, unhonoured_keys
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import FeaturesMissing
 from kueuelib.scheduler.quota.resource_rules import ResourceRules

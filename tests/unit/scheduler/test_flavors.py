@@ -14,8 +14,8 @@ from kueuelib.scheduler.blockers import (
 )
 from kueuelib.scheduler.decide.flavors import assign
 from kueuelib.scheduler.decide.offers import Proposal, mismatch_of
-from kueuelib.scheduler.decide.preemption.candidates import Preemptor
-from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES
+from kueuelib.scheduler.decide.preemption.victims import Preemptor
+from kueuelib.scheduler.pending.requests import NO_LIMIT_RANGES
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo, needs_of, workload_info
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.cache import Cache

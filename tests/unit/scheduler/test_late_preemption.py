@@ -12,7 +12,7 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
-from kueuelib.scheduler.decide.preemption.history import FIRST_REST
+from kueuelib.scheduler.decide.preemption.guard import FIRST_REST
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.reasons import (
     FitsAfterPreemptions,

@@ -14,7 +14,7 @@ from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.facts.standing import Where
+from kueuelib.scheduler.facts.workloads import Where
 from kueuelib.scheduler.quota.past_usage import UsageRule
 from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import (

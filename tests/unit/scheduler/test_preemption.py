@@ -13,12 +13,11 @@ from kueuelib.scheduler.blockers import Mode, QuotaInUse, Together
 from kueuelib.scheduler.decide.cycle import Wait, decide
 from kueuelib.scheduler.decide.cycle_values import Plan
 from kueuelib.scheduler.decide.preemption import search
-from kueuelib.scheduler.decide.preemption.candidates import Candidates, Preemptor
-from kueuelib.scheduler.decide.preemption.room import Room
-from kueuelib.scheduler.decide.preemption.victims import Path
+from kueuelib.scheduler.decide.preemption.search import Room
+from kueuelib.scheduler.decide.preemption.victims import Candidates, Path, Preemptor
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.fork import fork
-from kueuelib.scheduler.facts.standing import Where
+from kueuelib.scheduler.facts.workloads import Where
 from kueuelib.scheduler.pending.item import Promise
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot

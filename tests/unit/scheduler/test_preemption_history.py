@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.decide.preemption.history import NOTHING, History
+from kueuelib.scheduler.decide.preemption.guard import NOTHING, History
 from kueuelib.testing.builders import make_condition, make_workload
 
 HOUR = 3600.0

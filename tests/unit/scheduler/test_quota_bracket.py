@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from kueuelib.scheduler.quota.bracket import Bracket
-from kueuelib.scheduler.quota.node import QuotaNode, alone, leaf
+from kueuelib.scheduler.quota.node import Bracket, QuotaNode, alone, leaf
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 
 

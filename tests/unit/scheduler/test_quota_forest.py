@@ -8,8 +8,7 @@ import pytest
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.ordering import QueueOrder
-from kueuelib.scheduler.quota import arithmetic
-from kueuelib.scheduler.quota.amounts import FlavorResource, Limits
+from kueuelib.scheduler.quota.amounts import NOTHING, FlavorResource, Limits, level
 from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.node import QuotaNode
@@ -122,7 +121,7 @@ def test_a_queue_borrows_from_the_nearest_cohort_that_has_enough() -> None:
     """What it has of its own counts on every way, also if it never lends it."""
     found = cache(cohort("top", "", 9), cohort("team", "top", 1), queue("a", "team", 4, lending=2))
     here = node(found, "a")
-    levels = [arithmetic.level(here, GPU, amount, arithmetic.NOTHING) for amount in (4, 5, 6, 99)]
+    levels = [level(here, GPU, amount, NOTHING) for amount in (4, 5, 6, 99)]
     assert levels == [(0, True), (1, True), (2, False), (2, False)]
 
 

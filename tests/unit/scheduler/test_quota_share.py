@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.quota.weighted_share import share_of_cohort, share_of_queue
+from kueuelib.scheduler.quota.cache import share_of_cohort, share_of_queue
 from kueuelib.testing.scenarios import facts
 
 

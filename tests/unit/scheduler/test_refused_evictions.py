@@ -8,7 +8,7 @@ import pytest
 from preemption_cluster import LOWER, Cluster, key
 
 from kueuelib.scheduler import events
-from kueuelib.scheduler.decide.preemption.history import FIRST_REST, LONGEST_REST, History
+from kueuelib.scheduler.decide.preemption.guard import FIRST_REST, LONGEST_REST, History
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.policy import PreemptionPolicy, Refusal, Unevictable
 from kueuelib.scheduler.reasons import NoFlavors, render

@@ -6,12 +6,14 @@ import pytest
 
 from kueuelib.api.codec import decode
 from kueuelib.api.core import LimitRange, PodTemplateSpec, RuntimeClass
-from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES, LimitSummary, summarize
 from kueuelib.scheduler.pending.requests import (
+    NO_LIMIT_RANGES,
+    LimitSummary,
     PodRequest,
     excessive_requests,
     limit_range_violations,
     pod_request,
+    summarize,
 )
 from kueuelib.scheduler.quota.amounts import Requests
 from kueuelib.scheduler.quota.resource_rules import AS_REQUESTED

@@ -12,7 +12,7 @@ from kueuelib.api.core import LimitRange, RuntimeClass
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.workload import ReclaimablePod
-from kueuelib.scheduler.facts.requirements import RECENT, Requirements
+from kueuelib.scheduler.facts.workloads import RECENT, Requirements
 from kueuelib.scheduler.quota.resource_rules import AS_REQUESTED
 from kueuelib.testing.builders import make_pod_set, make_workload
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from kueuelib.scheduler.decide.cycle import in_turn
 from kueuelib.scheduler.decide.nomination import Entry, nominate
 from kueuelib.scheduler.decide.preemption.guard import Judge
-from kueuelib.scheduler.decide.turn_order import in_turn
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.settings import FairSharing, Settings

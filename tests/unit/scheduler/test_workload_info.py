@@ -6,10 +6,11 @@ import attrs
 import pytest
 
 from kueuelib.api.kueue import Workload
-from kueuelib.scheduler.pending.holding import charge, holder_of
-from kueuelib.scheduler.pending.limit_ranges import NO_LIMIT_RANGES
+from kueuelib.scheduler.pending.requests import NO_LIMIT_RANGES
 from kueuelib.scheduler.pending.workload_info import (
     WorkloadInfo,
+    charge,
+    holder_of,
     needs_of,
     order_of,
     workload_info,

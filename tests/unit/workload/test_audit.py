@@ -14,8 +14,7 @@ from kueuelib.scheduler.events import EvictionFailed, Forgotten
 from kueuelib.scheduler.ordering import queue_order
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.testing.builders import make_workload
-from kueuelib.workload.audit import GRACE, Audit, Claim
-from kueuelib.workload.orders import Eviction, OrderBook, Outcome, What
+from kueuelib.workload.orders import GRACE, Audit, Claim, Eviction, OrderBook, Outcome, What
 
 WORKLOAD = make_workload("w", "q", {"cpu": 1})
 KEY = WORKLOAD.key

@@ -9,7 +9,7 @@ import pytest
 from kueuelib.api.codec import decode
 from kueuelib.api.kueue import ClusterQueue, Workload
 from kueuelib.api.meta import Obj
-from kueuelib.scheduler.quota import check_rules
+from kueuelib.scheduler.quota import queue_spec as check_rules
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.workload.checks import (
     may_preempt,

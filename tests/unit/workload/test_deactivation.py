@@ -12,7 +12,7 @@ import pytest
 
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.scheduler.object_reasons import LocalQueueFacts
-from kueuelib.scheduler.quota.activity import ACTIVE, Activity
+from kueuelib.scheduler.quota.queue_spec import ACTIVE, Activity
 from kueuelib.workload import states
 from kueuelib.workload.life import LifeSettings, PodsReadyPolicy
 from kueuelib.workload.next_step import Surroundings, next_step

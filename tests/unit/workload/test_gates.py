@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kueuelib.scheduler.object_reasons import LocalQueueFacts
-from kueuelib.scheduler.quota.activity import ACTIVE
+from kueuelib.scheduler.quota.queue_spec import ACTIVE
 from kueuelib.workload import states
 from kueuelib.workload.next_step import NOTHING, Step, Surroundings, next_step
 from kueuelib.workload.states import IllegalTransition

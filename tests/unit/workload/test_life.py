@@ -9,12 +9,11 @@ import pytest
 
 from kueuelib.api.meta import Obj, format_time, parse_time
 from kueuelib.scheduler.object_reasons import LocalQueueFacts
-from kueuelib.scheduler.quota.activity import ACTIVE
+from kueuelib.scheduler.quota.queue_spec import ACTIVE
 from kueuelib.workload import states
 from kueuelib.workload.life import LifeSettings, PodsReadyPolicy, pods_are_ready
 from kueuelib.workload.next_step import NOTHING, Step, Surroundings, next_step
-from kueuelib.workload.patches import status_writes
-from kueuelib.workload.states import Phase
+from kueuelib.workload.states import Phase, status_writes
 
 NOW = 1_700_000_000.0
 POLICY = PodsReadyPolicy(timeout=300, backoff_base=60, backoff_max=200, limit=2)

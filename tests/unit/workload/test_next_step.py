@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.scheduler.object_reasons import LocalQueueFacts
-from kueuelib.scheduler.quota.activity import ACTIVE, UNKNOWN, Activity
+from kueuelib.scheduler.quota.queue_spec import ACTIVE, UNKNOWN, Activity
 from kueuelib.scheduler.reasons import MakingRoom, NotEvaluated, QuotaWithdrawn
 from kueuelib.workload import states
 from kueuelib.workload.checks import passed_all, required_checks

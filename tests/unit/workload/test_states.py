@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.workload import states
-from kueuelib.workload.patches import (
+from kueuelib.workload.states import (
     ADMISSION_MANAGER,
+    IllegalTransition,
+    Phase,
     status_writes,
 )
-from kueuelib.workload.states import IllegalTransition, Phase
 
 NOW = 1_700_000_000.0
 ADMISSION: Obj = {

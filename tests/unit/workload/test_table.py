@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kueuelib.api.meta import Obj
-from kueuelib.workload import states, transitions
+from kueuelib.workload import states
 from kueuelib.workload.states import IllegalTransition, Phase
 
 NOW = 1_700_000_000.0
@@ -66,7 +66,7 @@ def examples() -> list[Obj]:
 
 def test_the_examples_are_of_all_phases_and_the_steps_are_all() -> None:
     assert {states.phase_of(wl) for wl in examples()} == {*Phase}
-    assert STEPS.keys() == transitions.STEPS.keys()
+    assert STEPS.keys() == states.STEPS.keys()
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -74,12 +74,12 @@ def test_the_functions_do_what_the_table_says(step: str) -> None:
     found: dict[Phase, set[Phase]] = {}
     for wl in examples():
         before = states.phase_of(wl)
-        if before not in transitions.STEPS[step]:
+        if before not in states.STEPS[step]:
             with pytest.raises(IllegalTransition, match=f"it is {before.value}"):
                 STEPS[step](wl)
         elif step != "reserve" or not states.is_held_back(wl):
             found.setdefault(before, set()).add(states.phase_of(STEPS[step](wl)))
-    assert found == {phase: {*after} for phase, after in transitions.STEPS[step].items()}
+    assert found == {phase: {*after} for phase, after in states.STEPS[step].items()}
 
 
 def test_the_documentation_draws_the_table() -> None:
@@ -95,5 +95,5 @@ def test_the_documentation_draws_the_table() -> None:
                 for phase, cell in zip(phases, cells[1:], strict=True)
                 if cell
             }
-    table = transitions.STEPS.items()
+    table = states.STEPS.items()
     assert drawn == {step: {key: {*to} for key, to in row.items()} for step, row in table}

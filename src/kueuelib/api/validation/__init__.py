@@ -26,11 +26,10 @@ from kueuelib.api.kueue import (
 )
 from kueuelib.api.meta import KubeObject, Obj
 from kueuelib.api.struct import frozen
-from kueuelib.api.validation.cluster_queue import cluster_queue_errors
-from kueuelib.api.validation.fields import without_nulls
-from kueuelib.api.validation.gates import gate_errors
+from kueuelib.api.validation.fields import gate_errors, without_nulls
 from kueuelib.api.validation.other_kinds import (
     admission_check_errors,
+    cluster_queue_errors,
     cohort_errors,
     local_queue_errors,
     resource_flavor_errors,

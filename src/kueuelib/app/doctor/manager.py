@@ -29,8 +29,8 @@ from kueuelib.app.deployment import CONFIGURATION, DASHBOARDS, MONITOR, NAME, De
 from kueuelib.app.doctor.finding import Subject
 from kueuelib.app.doctor.snapshot import Snapshot
 from kueuelib.app.installation import Installation
-from kueuelib.app.lease_notes import holder_of, tells_of_a_file
-from kueuelib.controllers.visibility.manifests import api_service_names
+from kueuelib.app.running_configuration import holder_of, tells_of_a_file
+from kueuelib.controllers.manifests import api_service_names
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 
 LEADER, UNREACHABLE, MISSING_KIND = "leader", "webhook-unreachable", "crd-missing"

@@ -50,7 +50,7 @@ from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
 from kueuelib.errors import ApiError, Forbidden, NotFound, TransportError
 from kueuelib.jobs.pods.integration import MISSED_PODS
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.server_time import server_time
+from kueuelib.runtime.cluster import server_time
 
 AROUND = (
     kinds.CRDS,

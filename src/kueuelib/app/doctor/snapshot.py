@@ -16,7 +16,7 @@ from kueuelib.app.explaining.gather import NEEDED, Cluster, Lists, labels_decide
 from kueuelib.app.explaining.subject import workload_of
 from kueuelib.app.refused_writes import REASONS, standing
 from kueuelib.app.refusers import dead_webhook, latest
-from kueuelib.jobs.contract.identifiers import identifier
+from kueuelib.jobs.contract.field_rules import identifier
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.trial import TrialOutcome, outcomes
 from kueuelib.scheduler.explain.world import World

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
+from kueuelib.api import kinds
 from kueuelib.api.kinds import JOBS, NAMESPACES, PODS, WORKLOADS
+from kueuelib.api.kueue import ResourceFlavor
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, find_condition
 from kueuelib.api.names import DEFAULT_PRIORITY_CLASS, PREBUILT_LABEL, QUOTA_RESERVED
-from kueuelib.app.explaining.existing import ObjectNotFound, missing
-from kueuelib.app.explaining.gather import Cluster, read_cluster
-from kueuelib.app.explaining.leaving import leaving_note
-from kueuelib.app.explaining.manifests import Document
-from kueuelib.app.explaining.remarks import remarks_on
-from kueuelib.app.explaining.starts import creation_problem, refusal_notes
+from kueuelib.api.nodes import is_of_flavor, is_usable
+from kueuelib.app.explaining.gather import (
+    Cluster,
+    ObjectNotFound,
+    list_kinds,
+    missing,
+    read_cluster,
+)
+from kueuelib.app.explaining.starts import creation_problem, leaving_note, refusal_notes, unmanaged
 from kueuelib.app.explaining.subject import (
+    Document,
     Reference,
     group_problem,
     owned_workload,
@@ -24,10 +30,9 @@ from kueuelib.app.explaining.subject import (
     workload_of,
     would_be,
 )
-from kueuelib.app.explaining.unmanaged import unmanaged
 from kueuelib.controllers.applier import ADMISSION_REFUSED
 from kueuelib.errors import ConfigError, NotFound
-from kueuelib.jobs.contract.identifiers import identifier, where_named
+from kueuelib.jobs.contract.field_rules import identifier, where_named
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.pods.reading import queue_of
 from kueuelib.jobs.reconcile.priority import PriorityClasses
@@ -35,13 +40,84 @@ from kueuelib.jobs.webhooks.rules import with_default_class
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.scheduler.explain.answer import Explanation, explain
-from kueuelib.scheduler.explain.budget import PAIR_STEPS, Budget
-from kueuelib.scheduler.explain.obstacles import Problem
-from kueuelib.scheduler.explain.trial import Verdict
-from kueuelib.scheduler.explain.unhonoured import Unhonoured, unhonoured_keys
+from kueuelib.scheduler.explain.obstacles import Problem, Unhonoured, unhonoured_keys
+from kueuelib.scheduler.explain.trial import PAIR_STEPS, Budget, Verdict
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.policy import KUEUE, PROTECTOR
 from kueuelib.scheduler.settings import DEFAULTS, Settings
+
+# What `kueuelib explain` adds from kinds that no decision depends on: an entry of `REMARKS` each.
+# A remark is a sentence for people, which text and JSON show among the notes.
+
+
+@attrs.frozen
+class Remark:
+    """Sentences about an answer that need a list of one more kind.
+
+    Attributes:
+        kind: what is listed.
+        matters: whether an answer needs the list; without it nothing is listed.
+        say: makes the sentences out of the raw objects.
+    """
+
+    kind: Resource
+    matters: Callable[[World, Explanation], bool]
+    say: Callable[[World, Explanation, Sequence[Obj]], Iterator[str]]
+
+
+def _labelled(world: World, explanation: Explanation) -> list[ResourceFlavor]:
+    """The flavors of an answer, and of the changes in it, that name nodes by their labels."""
+    names = {row.flavor for row in explanation.rows}
+    decisions = [one.outcome.admit for one in explanation.changes]
+    admissions = [explanation.admission, *(one.admission for one in decisions if one is not None)]
+    for admission in admissions:
+        for assignment in () if admission is None else admission.pod_set_assignments:
+            names.update(assignment.flavors.values())
+    flavors = [world.flavors[name] for name in sorted(names & world.flavors.keys())]
+    return [flavor for flavor in flavors if flavor.spec.node_labels]
+
+
+def _about_nodes(world: World, explanation: Explanation, nodes: Sequence[Obj]) -> Iterator[str]:
+    """The flavors without a node: admitted pods would stay Pending."""
+    usable = [node for node in nodes if is_usable(node)]
+    for flavor in _labelled(world, explanation):
+        if not any(is_of_flavor(node, flavor) for node in usable):
+            labels = ",".join(f"{key}={value}" for key, value in flavor.spec.node_labels.items())
+            yield (
+                f"flavor {flavor.name} has no usable node now ({labels}): its pods stay Pending "
+                "until there is one"
+            )
+
+
+REMARKS = (Remark(kinds.NODES, lambda *asked: bool(_labelled(*asked)), _about_nodes),)
+
+
+async def remarks_on(
+    client: Client, world: World, explanations: Sequence[Explanation]
+) -> list[tuple[str, ...]]:
+    """The remarks on each of some answers; lists only kinds that matter to one of them.
+
+    Args:
+        client: whose cluster.
+        world: the facts that the answers are about.
+        explanations: the answers.
+    """
+    needed = [each for each in REMARKS if any(each.matters(world, one) for one in explanations)]
+    lists = await list_kinds(client, [each.kind for each in needed])
+
+    def on(explanation: Explanation) -> Iterator[str]:
+        for remark in needed:
+            if not remark.matters(world, explanation):
+                continue
+            if remark.kind.kind in lists.refused:
+                yield f"{remark.kind.plural} were not read: {lists.refused[remark.kind.kind]}"
+            else:
+                yield from remark.say(world, explanation, lists.of(remark.kind.kind))
+
+    return [tuple(on(explanation)) for explanation in explanations]
+
+
+# --------------------------------------------------------------------------------------------------
 
 LOOKS = 3
 """How often a Workload is read before the answer is that nothing stands in its way."""

@@ -13,7 +13,6 @@ from kueuelib.api import core, kinds, kueue
 from kueuelib.api.codec import decode
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of
 from kueuelib.api.names import ACTIVE, NAMESPACE_NAME_LABEL
-from kueuelib.app.explaining.decoder import Decode
 from kueuelib.app.stored_versions import is_unconverted, list_stored
 from kueuelib.errors import (
     ApiError,
@@ -30,7 +29,35 @@ from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.settings import DEFAULTS, Settings
-from kueuelib.workload.served import queueing_version
+from kueuelib.workload.writer import queueing_version
+
+# ---- decodes the raw objects of a cluster that is read again and again ---------------------------
+
+Decode = Callable[[type[Any], Obj], Any]
+
+
+class Decoder:
+    """Decodes raw objects, and keeps the values of objects that were also in the last lists.
+
+    The raw objects are never changed: another state is another object.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, tuple[Obj, Any]] = {}
+        self._now: dict[int, tuple[Obj, Any]] = {}
+
+    def __call__(self, cls: type[Any], obj: Obj) -> Any:
+        """The value of a raw object; raises as `decode`."""
+        known = self._before.get(id(obj)) or (obj, decode(cls, obj))
+        self._now[id(obj)] = known
+        return known[1]
+
+    def end(self) -> None:
+        """Forgets values that were not used since the last call."""
+        self._before, self._now = self._now, {}
+
+
+# --------------------------------------------------------------------------------------------------
 
 QUEUEING = (
     kinds.CLUSTER_QUEUES,
@@ -389,3 +416,67 @@ class _Reader:
             else:
                 values.append(value)
         return values
+
+
+# ---- refuses names that do not exist, as far as that can be seen ---------------------------------
+
+
+class ObjectNotFound(KueuelibError):
+    """The object that was asked about does not exist."""
+
+
+def missing(kind: str, key: ObjectKey, known: list[str]) -> str:
+    """The error for an object that does not exist; it names those that do.
+
+    Args:
+        kind: its kind.
+        key: the object.
+        known: the names of those in its namespace, or in the cluster.
+    """
+    where = f" in namespace {key.namespace}" if key.namespace else ""
+    text = f"{kind} {key.name} does not exist{where}"
+    if not known and key.namespace:
+        return f"{text}, which has no {kind}s; choose another namespace with -n"
+    if not known:
+        return f"{text}; the cluster has no {kind}s"
+    more = ", ..." if len(known) > 5 else ""
+    return f"{text}; there are {', '.join(known[:5])}{more}"
+
+
+def insist_on_namespace(name: str, lists: Lists) -> None:
+    """Refuses a namespace that does not exist.
+
+    Args:
+        name: empty for none.
+        lists: the objects that were listed.
+
+    Raises:
+        ObjectNotFound: the name does not exist.
+    """
+    _insist(kinds.NAMESPACES.kind, ObjectKey("", name), lists)
+
+
+def insist_on_queues(namespace: str, local_queue: str, cluster_queue: str, lists: Lists) -> None:
+    """Refuses queues that do not exist.
+
+    Args:
+        namespace: of the LocalQueue.
+        local_queue: empty for none.
+        cluster_queue: the same.
+        lists: the objects that were listed.
+
+    Raises:
+        ObjectNotFound: the name does not exist.
+    """
+    _insist("LocalQueue", ObjectKey(namespace, local_queue), lists)
+    _insist("ClusterQueue", ObjectKey("", cluster_queue), lists)
+
+
+def _insist(kind: str, key: ObjectKey, lists: Lists) -> None:
+    known = sorted(
+        obj["metadata"]["name"]
+        for obj in lists.of(kind)
+        if not key.namespace or obj["metadata"].get("namespace") == key.namespace
+    )
+    if key.name and kind in lists.objects and key.name not in known:
+        raise ObjectNotFound(missing(kind, key, known))

@@ -1,8 +1,8 @@
-"""Finds the Workload of a question: that of a Job or Pod, or the one that it would get."""
+"""Finds the Workload of a question: of a Job, a Pod or a group, in a cluster or a manifest."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -13,23 +13,70 @@ from kueuelib.api.defaulting import default_workload
 from kueuelib.api.kinds import JOBS, PODS, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, format_time, key_of
 from kueuelib.api.names import PREBUILT_LABEL
+from kueuelib.api.quantity import Quantity
 from kueuelib.api.validation import validate_workload
-from kueuelib.api.validation.fields import each
-from kueuelib.app.explaining.existing import ObjectNotFound
-from kueuelib.app.explaining.negative_amounts import negative_amounts, negative_counts
+from kueuelib.api.validation.fields import NOT_NEGATIVE, each, invalid
+from kueuelib.app.explaining.gather import ObjectNotFound
 from kueuelib.errors import ConfigError, FieldError, InvalidObject, KueuelibError
 from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.contract.field_rules import identifier
 from kueuelib.jobs.contract.generic_job import GenericJob
-from kueuelib.jobs.contract.identifiers import identifier
 from kueuelib.jobs.lookups.stores import owner_uids
 from kueuelib.jobs.pods.compose import Problem, compose
 from kueuelib.jobs.pods.facts import stands_for_group
-from kueuelib.jobs.pods.reading import group_of
+from kueuelib.jobs.pods.reading import Stage, group_of, queue_of, stage_of
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.priority import PriorityClasses, resolve
 from kueuelib.jobs.reconcile.workload_build import build_workload
+from kueuelib.runtime.yaml_files import documents
 from kueuelib.workload.states import is_finished
+
+# ---- negative amounts in manifests, which no server accepts in a pod -----------------------------
+
+_NOTHING = Quantity.parse(0)
+
+
+def negative_amounts(pod: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    """Negative requests, limits and overhead.
+
+    Args:
+        pod: the raw spec of a pod, with quantities that can be read.
+        path: where it is, for example `spec.template.spec`.
+    """
+    for field in ("containers", "initContainers"):
+        for place, container in each(pod, field, path):
+            yield from _of_resources(container.get("resources"), f"{place}.resources")
+    yield from _of_resources(pod.get("resources"), f"{path}.resources")
+    yield from _of_amounts(pod.get("overhead"), f"{path}.overhead")
+
+
+def negative_counts(parent: Mapping[str, Any], path: str, *names: str) -> Iterator[FieldError]:
+    """Negative numbers of pods.
+
+    Args:
+        parent: the object with the fields.
+        path: its own path.
+        names: the fields.
+    """
+    for name in names:
+        value = parent.get(name)
+        if value is not None and value < 0:
+            yield invalid(f"{path}.{name}", value, NOT_NEGATIVE)
+
+
+def _of_resources(resources: Obj | None, path: str) -> Iterator[FieldError]:
+    for field in ("limits", "requests"):
+        yield from _of_amounts((resources or {}).get(field), f"{path}.{field}")
+
+
+def _of_amounts(amounts: Obj | None, path: str) -> Iterator[FieldError]:
+    for name, value in (amounts or {}).items():
+        if Quantity.parse(value) < _NOTHING:
+            yield invalid(f"{path}[{name}]", value, NOT_NEGATIVE)
+
+
+# --------------------------------------------------------------------------------------------------
 
 _KINDS: Mapping[str, Resource] = {
     **dict.fromkeys(("job", "jobs", "job.batch", "jobs.batch"), JOBS),
@@ -258,3 +305,125 @@ def key_in(obj: Obj, namespace: str) -> ObjectKey:
     """The key of an object of a manifest."""
     key = key_of(obj)
     return ObjectKey(key.namespace or namespace, key.name)
+
+
+# ---- reads the manifests that `kueuelib explain -f` asks about -----------------------------------
+
+_ASKED_KINDS = {one.kind for one in (JOBS, PODS, WORKLOADS)}
+
+
+@attrs.frozen
+class Document:
+    """One object of a manifest.
+
+    Attributes:
+        obj: the raw object, with a namespace and a name.
+        subject: what to call it in errors: file, number of the document, kind and name.
+        title: its kind and name.
+    """
+
+    obj: Obj
+    subject: str
+    title: str
+
+
+def parse_manifests(text: str, source: str, namespace: str, default: str) -> tuple[Document, ...]:
+    """All objects of a text, with `List`s unpacked.
+
+    Args:
+        text: YAML or JSON, with any number of documents.
+        source: what to call it in errors.
+        namespace: the namespace that was asked for, empty for none.
+        default: the namespace of objects that name none.
+
+    Raises:
+        ConfigError: malformed or empty YAML, a document that is not an object, or another namespace
+            than requested.
+    """
+    contents = documents(text, source)
+    parsed = []
+    for number, content in enumerate(contents, start=1):
+        if content is None:
+            continue
+        subject = source if len(contents) == 1 else f"{source}, document {number}"
+        parsed += [
+            _document(obj, subject, namespace, default) for obj in _objects(content, subject)
+        ]
+    if not parsed:
+        raise ConfigError(source, "holds no object", "give a manifest of a Job, Pod or Workload")
+    return tuple(parsed)
+
+
+def _objects(content: Any, subject: str) -> list[Any]:
+    if isinstance(content, dict) and content.get("kind") == "List":
+        return list(content.get("items") or ())
+    if not isinstance(content, dict):
+        raise ConfigError(subject, "is not a mapping", "give a manifest with apiVersion and kind")
+    return [content]
+
+
+def _document(obj: Any, subject: str, namespace: str, default: str) -> Document:
+    if not isinstance(obj, dict):
+        raise ConfigError(subject, "holds an item that is not a mapping", "correct the list")
+    for field in ("apiVersion", "kind"):
+        if not isinstance(obj.get(field), str):
+            raise ConfigError(subject, f"{field} is missing", "name it as in any manifest")
+    meta = obj.get("metadata")
+    meta = dict(meta) if isinstance(meta, dict) else {}
+    name = meta.get("name") or (f"{meta['generateName']}new" if meta.get("generateName") else "")
+    if not isinstance(name, str) or not name:
+        if obj["kind"] not in _ASKED_KINDS:
+            raise unexplained(obj, subject)
+        raise ConfigError(f"{subject}, {obj['kind']}", "metadata.name is missing", "give it a name")
+    title = f"{obj['kind']} {name}"
+    own_namespace = meta.get("namespace")
+    if own_namespace and namespace and own_namespace != namespace:
+        raise ConfigError(
+            f"{subject}, {title}",
+            f"metadata.namespace is {own_namespace}, but {namespace} was asked for",
+            "leave one of them out",
+        )
+    meta |= {"name": name, "namespace": own_namespace or namespace or default}
+    return Document({**obj, "metadata": meta}, f"{subject}, {title}", title)
+
+
+# ---- groups of pods that have no Workload because pods of them are missing -----------------------
+
+
+def incomplete_groups(
+    pods: Sequence[Obj], made: Collection[ObjectKey]
+) -> Iterator[tuple[kueue.Workload, str]]:
+    """The groups that wait for pods, each as the Workload that it would get, without pod sets; and
+    what is wrong with it.
+
+    Args:
+        pods: those that have a queue.
+        made: the Workloads that exist.
+    """
+    groups: dict[ObjectKey, list[Obj]] = {}
+    for pod in pods:
+        if group_of(pod) and stage_of(pod) is Stage.GATED:
+            key = ObjectKey(pod["metadata"].get("namespace") or "", group_of(pod))
+            groups.setdefault(key, []).append(pod)
+    for key, members in sorted(groups.items()):
+        problem = None if key in made else group_problem(members[0], pods_of(pods, key))
+        if problem is not None:
+            yield _would_be(key, members), problem.message
+
+
+def pods_of(pods: Sequence[Obj], group: ObjectKey) -> list[Obj]:
+    """The pods of a group."""
+    return [
+        pod
+        for pod in pods
+        if group_of(pod) == group.name and pod["metadata"].get("namespace") == group.namespace
+    ]
+
+
+def _would_be(key: ObjectKey, members: Sequence[Obj]) -> kueue.Workload:
+    created = min(pod["metadata"].get("creationTimestamp") or "" for pod in members)
+    meta = {"namespace": key.namespace, "name": key.name}
+    if created:
+        meta["creationTimestamp"] = created
+    spec = {"queueName": queue_of(members[0]), "podSets": []}
+    return decode(kueue.Workload, {"metadata": meta, "spec": spec})

@@ -3,47 +3,122 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from kueuelib.api import conditions, kinds
+from kueuelib.api import kinds
 from kueuelib.api.kueue import Workload
-from kueuelib.api.meta import ObjectKey, Resource
+from kueuelib.api.meta import ObjectKey, Resource, find
 from kueuelib.api.names import MANAGED_LABEL, QUOTA_RESERVED
-from kueuelib.app.explaining.existing import insist_on_namespace, insist_on_queues
 from kueuelib.app.explaining.gather import (
     Cluster,
     Lists,
     decisive,
     facts_in,
+    insist_on_namespace,
+    insist_on_queues,
     list_kinds,
-)
-from kueuelib.app.explaining.selection import Selection
-from kueuelib.app.explaining.short_verdicts import (
-    FITS,
-    PODS_MISSING,
-    WAITS_FOR_CHECKS,
-    word_of,
-    word_of_condition,
 )
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
-from kueuelib.scheduler.condition_reasons import DEACTIVATED
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.explain.awaited import awaited_checks
+from kueuelib.scheduler.explain.answer import awaited_checks
 from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict, outcomes
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.object_reasons import ClusterQueueInactive, ObjectReason
+from kueuelib.scheduler.object_reasons import (
+    DEACTIVATED,
+    MEANINGS,
+    BackingOff,
+    ChecksFailed,
+    ClusterQueueInactive,
+    ObjectReason,
+)
 from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished, order_of
 from kueuelib.scheduler.reasons import condition_reason, render
 from kueuelib.scheduler.settings import DEFAULTS, Settings
-from kueuelib.workload.served import queueing_version
 from kueuelib.workload.short_reasons import shorten
+from kueuelib.workload.writer import queueing_version
 
 if TYPE_CHECKING:
     from kueuelib.scheduler.explain.obstacles import Problem
-    from kueuelib.scheduler.explain.tried_change import TriedChange
+    from kueuelib.scheduler.explain.trial import TriedChange
+
+
+# ---- which of the waiting Workloads were asked for: the options of `kueuelib pending` ------------
+
+
+class _Row(Protocol):
+    """A Workload, and where it waits."""
+
+    @property
+    def workload(self) -> Workload: ...
+
+    @property
+    def cluster_queue(self) -> str: ...
+
+
+@attrs.frozen
+class Selection:
+    """The Workloads that were asked for.
+
+    Attributes:
+        namespace: their namespace; empty for all.
+        local_queue: the LocalQueue that they name; empty for any.
+        cluster_queue: the ClusterQueue in which they wait; empty for any.
+    """
+
+    namespace: str = ""
+    local_queue: str = ""
+    cluster_queue: str = ""
+
+    def includes(self, row: _Row) -> bool:
+        """Whether a Workload was asked for."""
+        workload = row.workload
+        return (
+            self.namespace in ("", workload.namespace)
+            and self.local_queue in ("", workload.spec.queue_name)
+            and self.cluster_queue in ("", row.cluster_queue)
+        )
+
+
+# ---- verdicts in one or two words, for tables; the same from the engine and from a condition -----
+
+FITS = "fits now"
+WAITS_FOR_CHECKS = "waits for checks"
+PODS_MISSING = "pods missing"
+NOT_EVALUATED = "not evaluated"
+
+_BY_KIND: dict[type, str] = {BackingOff: "backs off", ChecksFailed: "check failed"}
+
+
+def word_of(outcome: TrialOutcome) -> str:
+    """The engine's decision in short.
+
+    Args:
+        outcome: of a Workload without quota.
+    """
+    if outcome.verdict is Verdict.ADMITTED:
+        return FITS
+    if outcome.verdict is Verdict.PREEMPTS:
+        return f"preempts {len(outcome.victims)}"
+    if outcome.reason is None:
+        return NOT_EVALUATED
+    kind = _BY_KIND.get(type(outcome.reason))
+    return kind or word_of_condition(condition_reason(outcome.reason))
+
+
+def word_of_condition(reason: str) -> str:
+    """The manager's reason in short; an unknown reason stays as it is.
+
+    Args:
+        reason: of the condition QuotaReserved; empty where there is none.
+    """
+    meaning = MEANINGS.get(reason)
+    return (meaning.short if meaning else "") or reason or NOT_EVALUATED
+
+
+# --------------------------------------------------------------------------------------------------
 
 _WAITING = (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
 
@@ -181,7 +256,7 @@ def with_groups(listing: Listing, world: World, pods: Lists, selection: Selectio
     rows, notes, managed = list(listing.rows), listing.notes, pods.of(kinds.PODS.kind)
     groups: Iterable[tuple[Workload, str]] = ()
     if managed:  # without Pods, the modules about them are not imported
-        from kueuelib.app.explaining.groups import incomplete_groups
+        from kueuelib.app.explaining.subject import incomplete_groups
 
         groups = incomplete_groups(managed, world.workloads)
     for workload, problem in groups:
@@ -345,7 +420,7 @@ def told(cluster: Cluster, selection: Selection, now: float, why: str) -> Listin
     for workload in sorted(world.workloads.values(), key=order_of):
         if holds_quota(workload) or is_finished(workload) or workload.metadata.deletion_timestamp:
             continue
-        said = conditions.find(workload.status.conditions, QUOTA_RESERVED)
+        said = find(workload.status.conditions, QUOTA_RESERVED)
         reason, message = ("", "") if said is None else (said.reason, said.message)
         word = word_of_condition(reason if workload.spec.active else DEACTIVATED)
         row = Waiting(workload, world.home_of(workload), word, reason, message)

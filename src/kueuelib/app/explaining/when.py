@@ -9,8 +9,7 @@ import attrs
 from kueuelib.api.kinds import JOBS, WORKLOADS
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey, controller_of, key_of
-from kueuelib.app.explaining.existing import ObjectNotFound
-from kueuelib.app.explaining.gather import Cluster, read_cluster
+from kueuelib.app.explaining.gather import Cluster, ObjectNotFound, read_cluster
 from kueuelib.app.explaining.subject import (
     Reference,
     owned_workload,

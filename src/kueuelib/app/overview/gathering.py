@@ -2,38 +2,201 @@
 
 from __future__ import annotations
 
+import math
+import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
 from kueuelib.api.codec import decode
-from kueuelib.api.meta import ObjectKey, Resource
-from kueuelib.app.explaining.decoder import Decode
-from kueuelib.app.explaining.gather import Cluster, Lists, facts_in
-from kueuelib.app.explaining.selection import Selection
-from kueuelib.app.explaining.waiting import (
-    Listing,
-    Waiting,
-    decided,
-    told,
-)
-from kueuelib.app.overview.evictions import evictions_of
-from kueuelib.app.overview.threats import Threats
+from kueuelib.api.kueue import NEVER, Workload
+from kueuelib.api.meta import ObjectKey, Resource, find
+from kueuelib.api.names import EVICTED, JOB_UID_LABEL, REASON_DEACTIVATED, REASON_PREEMPTED
+from kueuelib.api.preemption_policies import GRANTS
+from kueuelib.app.explaining.gather import Cluster, Decode, Lists, facts_in
+from kueuelib.app.explaining.waiting import Listing, Selection, Waiting, decided, told
 from kueuelib.app.overview.trees import load_of, load_told, trees_of
-from kueuelib.app.overview.values import Overview, Running
+from kueuelib.app.overview.values import Eviction, Overview, Running, Threat
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.explain.awaited import awaited_checks
+from kueuelib.scheduler.explain.answer import awaited_checks
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.leaving import engine_of
 from kueuelib.scheduler.explain.trial import Verdict
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.policy import KUEUE
-from kueuelib.scheduler.quota.holders import rank_of
+from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.holders import Holder, rank_of
+from kueuelib.scheduler.quota.queue_spec import QueueSpec
+from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.settings import Settings
 
 if TYPE_CHECKING:
     from kueuelib.scheduler.explain.answer import Explanation
+
+
+# The last evictions, from the conditions of the Workloads: when, for which object, and why.
+
+_PREEMPTED = re.compile(
+    r"Preempted to accommodate a workload \(UID: (?P<uid>[^,]*), JobUID: (?P<job>[^)]*)\) "
+    r"due to (?P<why>.*?)(?:; preemptor path: (?P<path>.*?))?(?:; preemptee path: .*)?\Z",
+    re.DOTALL,
+)
+"""The message of an eviction for another Workload, as today's Kueue writes it."""
+
+
+def evictions_of(workloads: Iterable[Workload], most: int) -> tuple[Eviction, ...]:
+    """The last eviction of every Workload that was evicted, the latest first.
+
+    Args:
+        workloads: all known Workloads.
+        most: the maximum number.
+    """
+    known = tuple(workloads)
+    names = dict(_names(known))
+    evictions = sorted(_all(known, names), key=lambda one: (-one.at, one.key))
+    return tuple(evictions[:most])
+
+
+def _names(workloads: Iterable[Workload]) -> Iterator[tuple[str, str]]:
+    """The Workloads by their UIDs and by those of their jobs."""
+    for workload in workloads:
+        job = workload.metadata.labels.get(JOB_UID_LABEL)
+        if job:
+            yield job, str(workload.key)
+        yield workload.metadata.uid, str(workload.key)
+
+
+def _all(workloads: Iterable[Workload], names: Mapping[str, str]) -> Iterator[Eviction]:
+    for workload in workloads:
+        said = find(workload.status.conditions, EVICTED)
+        if said is None:
+            continue
+        preemptor, why = "", said.message
+        message = _PREEMPTED.match(said.message) if said.reason == REASON_PREEMPTED else None
+        if message is not None:
+            uid, job, why = message["uid"], message["job"], message["why"]
+            preemptor = names.get(uid) or names.get(job) or f"a Workload that is gone (UID {uid})"
+            if message["path"]:
+                preemptor += f" in {message['path']}"
+        yield Eviction(
+            workload.key,
+            said.last_transition_time,
+            over=said.status != "True",
+            reason=said.reason,
+            preemptor=preemptor,
+            why=why,
+            times=_times(workload, said.reason),
+        )
+
+
+def _times(workload: Workload, reason: str) -> int:
+    """How often a Workload was evicted for a reason, whatever the underlying cause."""
+    stats = workload.status.scheduling_stats
+    rows = () if stats is None else stats.evictions
+    whole = reason.partition(f"{REASON_DEACTIVATED}DueTo")
+    named = (REASON_DEACTIVATED, whole[2]) if whole[1] else (reason, None)
+    return sum(
+        row.count
+        for row in rows
+        if row.reason == named[0] and named[1] in (None, row.underlying_cause)
+    )
+
+
+# Finds who could preempt a Workload with quota, according to the policies of the ClusterQueues.
+# A policy that permits it does not mean that it happens: the search for victims takes the smallest
+# set that suffices, fair sharing compares shares, and a preemption policy may protect some.
+
+_Line = list[tuple[int, float]]
+"""The queue of a ClusterQueue: negated priority and time of queueing, sorted."""
+
+
+@attrs.frozen
+class _Right:
+    """The right of a ClusterQueue's Workloads to preempt those of another one.
+
+    Attributes:
+        spec: of the preempting ClusterQueue.
+        policy: which Workloads it may preempt.
+        line: the Workloads that wait in it.
+        pairs: only those that use one of these; None for all.
+    """
+
+    spec: QueueSpec
+    policy: str
+    line: _Line
+    pairs: set[FlavorResource] | None
+
+    def against(self, holder: Holder) -> Threat | None:
+        """The threat to a Workload; None if there is none."""
+        if self.pairs is not None and not holder.uses(self.pairs):
+            return None
+        grant = GRANTS[self.policy]
+        if grant.is_unlimited:
+            return Threat(self.spec.name, None, or_older=False, waiting=len(self.line))
+        older = grant.newer
+        border = (-holder.priority, holder.order.queued_at if older else -math.inf)
+        waiting = bisect_left(self.line, border)
+        return Threat(self.spec.name, holder.priority, or_older=older, waiting=waiting)
+
+
+class Threats:
+    """The rights of all ClusterQueues in one world.
+
+    Args:
+        engine: has the facts, but has run no cycle.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._rights: dict[str, list[_Right]] = {}
+        names = engine.cache.names
+        snapshot = Snapshot(engine.cache.freeze(names))
+        for name in names:
+            spec = engine.cache.spec(name)
+            if spec is None or spec.preemption.never_preempts or not engine.activity(name).active:
+                continue
+            line = sorted((-one.priority, one.order.queued_at) for one in engine.pending(name))
+            for victims, right in _rights(snapshot, spec, line).items():
+                self._rights.setdefault(victims, []).append(right)
+
+    def against(self, holder: Holder) -> tuple[Threat, ...]:
+        """The threats to a Workload: its own ClusterQueue first, then those with the longest
+        queues.
+        """
+        rights = self._rights.get(holder.cluster_queue, ())
+        threats = [threat for one in rights if (threat := one.against(holder)) is not None]
+        own = holder.cluster_queue
+        threats.sort(key=lambda one: (one.cluster_queue != own, -one.waiting, one.cluster_queue))
+        return tuple(threats)
+
+
+def _rights(snapshot: Snapshot, spec: QueueSpec, line: _Line) -> Mapping[str, _Right]:
+    """The rights of a ClusterQueue, by the name of the ClusterQueue that it may preempt in."""
+    rights: dict[str, _Right] = {}
+    policy = spec.preemption
+    if policy.within_cluster_queue != NEVER:
+        rights[spec.name] = _Right(spec, policy.within_cluster_queue, line, None)
+    if policy.reclaim_within_cohort != NEVER:
+        for victims, pair in _borrowers(snapshot, spec):
+            right = _Right(spec, policy.reclaim_within_cohort, line, set())
+            pairs = rights.setdefault(victims, right).pairs
+            assert pairs is not None, "it is another ClusterQueue"
+            pairs.add(pair)
+    return rights
+
+
+def _borrowers(snapshot: Snapshot, spec: QueueSpec) -> Iterator[tuple[str, FlavorResource]]:
+    """The ClusterQueues from which one may reclaim, each with what it borrows."""
+    queue = snapshot.queue(spec.name)
+    assert queue is not None, "it was frozen"
+    for pair in spec.limits:
+        for above in snapshot.reclaimable(queue, (pair,)):
+            for borrower in above.queues:
+                yield borrower.spec.name, pair
+
+
+# --------------------------------------------------------------------------------------------------
 
 MOST_EVICTIONS = 50
 _EVERYTHING = Selection()

@@ -10,8 +10,7 @@ from kueuelib.api.codec import decode
 from kueuelib.api.kueue import Workload
 from kueuelib.api.made_from import MADE_FROM
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.checks.context import CheckContext, current
-from kueuelib.checks.definition import Check, check
+from kueuelib.checks.definition import Check, CheckContext, check, current
 from kueuelib.checks.owned import OwnedObjects
 from kueuelib.checks.provisioning.decision import (
     SYNC_PAUSE,

@@ -11,10 +11,9 @@ import attrs
 from kueuelib.api.meta import Obj, ObjectKey
 
 if TYPE_CHECKING:
-    from kueuelib.scheduler.explain.changes import Change
+    from kueuelib.scheduler.explain.changes import Change, SetParent
     from kueuelib.scheduler.explain.own_changes import MoveTo
-    from kueuelib.scheduler.explain.tree_changes import SetParent
-    from kueuelib.scheduler.explain.tried_change import TriedChange, TriedPair
+    from kueuelib.scheduler.explain.trial import TriedChange, TriedPair
 
 
 def changes_by_end(changes: Sequence[TriedChange]) -> Iterator[tuple[str, list[str]]]:
@@ -67,8 +66,8 @@ def _texts(changes: Iterable[TriedChange]) -> list[str]:
 
 
 def _has_destination(change: Change) -> TypeGuard[MoveTo | SetParent]:
+    from kueuelib.scheduler.explain.changes import SetParent
     from kueuelib.scheduler.explain.own_changes import MoveTo
-    from kueuelib.scheduler.explain.tree_changes import SetParent
 
     return isinstance(change, MoveTo | SetParent)
 

@@ -19,8 +19,7 @@ from kueuelib.api.quantity import format_amount
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.explaining.asking import PAIR_SECONDS, Answer, ask, ask_about
-from kueuelib.app.explaining.manifests import Document, parse_manifests
-from kueuelib.app.explaining.subject import parse_reference
+from kueuelib.app.explaining.subject import Document, parse_manifests, parse_reference
 from kueuelib.app.part_settings import job_settings
 from kueuelib.app.running_configuration import given_configuration, running_configuration
 from kueuelib.cli.explain.changes import change_data, pair_data, plain
@@ -31,8 +30,7 @@ from kueuelib.runtime.connection import ATTEMPT_TIMEOUT, connect, wait_for_serve
 from kueuelib.runtime.yaml_files import read_text
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.scheduler.explain.obstacles import Problem
-from kueuelib.scheduler.explain.rows import Row
-from kueuelib.scheduler.explain.tree_rows import TreeRow
+from kueuelib.scheduler.explain.rows import Row, TreeRow
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
 
 # ---- the answers of `kueuelib explain` as JSON ---------------------------------------------------

@@ -17,8 +17,7 @@ from kueuelib.cli.terminal import print_table, terminal
 from kueuelib.scheduler.blockers import AffinityMismatch, Blocker, ExceedsCapacity, QuotaInUse
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.scheduler.explain.pairs import PAIRS
-from kueuelib.scheduler.explain.rows import Fit, Row
-from kueuelib.scheduler.explain.tree_rows import TreeRow
+from kueuelib.scheduler.explain.rows import Fit, Row, TreeRow
 from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict
 from kueuelib.scheduler.object_reasons import LocalQueueMissing
 from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render

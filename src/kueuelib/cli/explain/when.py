@@ -22,7 +22,7 @@ from kueuelib.app.running_configuration import given_configuration, running_conf
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.connection import reached
-from kueuelib.scheduler.condition_reasons import (
+from kueuelib.scheduler.object_reasons import (
     PENDING_EVALUATION,
     WAITING_FOR_PODS_READY,
     WAITING_FOR_PREEMPTED,

@@ -10,13 +10,19 @@ from pathlib import Path
 import anyio
 import attrs
 
-from kueuelib.api.ages import duration
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.api.names import DEFAULT_NAMESPACE
+from kueuelib.api.phrases import duration
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.decision_settings import engine_settings
-from kueuelib.app.explaining.selection import Selection
-from kueuelib.app.explaining.waiting import Listing, Waiting, ahead, list_pending, with_change
+from kueuelib.app.explaining.waiting import (
+    Listing,
+    Selection,
+    Waiting,
+    ahead,
+    list_pending,
+    with_change,
+)
 from kueuelib.app.running_configuration import given_configuration, running_configuration
 from kueuelib.cli.explain.changes import change_data, smallest_text
 from kueuelib.cli.progress import SEARCHING, Progress

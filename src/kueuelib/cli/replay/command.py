@@ -13,7 +13,8 @@ import orjson
 from rich.table import Table
 from rich.text import Text
 
-from kueuelib.api import conditions, names
+from kueuelib.api import meta as conditions
+from kueuelib.api import names
 from kueuelib.api.codec import encode
 from kueuelib.api.kueue import Workload, WorkloadStatus
 from kueuelib.api.meta import Obj, format_micro_time, format_time

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from kueuelib.api import conditions, kueue
+from kueuelib.api import kueue
 from kueuelib.api.codec import encode
 from kueuelib.api.kueue import ClusterQueue, Cohort, Workload
-from kueuelib.api.meta import Obj, ObjectKey, format_micro_time, is_true
+from kueuelib.api.meta import Obj, ObjectKey, find, format_micro_time, is_true
 from kueuelib.api.names import ADMITTED, EVICTED, QUOTA_RESERVED
 from kueuelib.api.quantity import Quantity, amount_of
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.facts.standing import Where
-from kueuelib.scheduler.pending.limit_ranges import summarize
+from kueuelib.scheduler.facts.workloads import Where
+from kueuelib.scheduler.pending.requests import summarize
 from kueuelib.scheduler.pending.workload_info import (
     WorkloadInfo,
     holds_quota,
@@ -226,7 +226,7 @@ class _Writer:
         admission = workload.status.admission
         assert admission is not None, "it holds quota"
         data = self._workload(workload, admission.cluster_queue, place)
-        reserved = conditions.find(workload.status.conditions, QUOTA_RESERVED)
+        reserved = find(workload.status.conditions, QUOTA_RESERVED)
         assert reserved is not None, "it holds quota"
         assigned = {one.name: one for one in admission.pod_set_assignments}
         sets = []

@@ -13,8 +13,7 @@ import attrs
 from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.api.phrases import counted
 from kueuelib.api.quantity import format_amount
-from kueuelib.app.explaining.short_verdicts import FITS
-from kueuelib.app.explaining.waiting import Waiting
+from kueuelib.app.explaining.waiting import FITS, Waiting
 from kueuelib.app.overview.trees import COHORT
 from kueuelib.app.overview.values import Overview, Place, QuotaUse, Running, Tree
 from kueuelib.cli.explain.changes import changes_by_end, smallest_text, then_checks
@@ -25,7 +24,7 @@ from kueuelib.scheduler.reasons import render
 if TYPE_CHECKING:
     from kueuelib.scheduler.explain.answer import Explanation
     from kueuelib.scheduler.explain.rows import Row
-    from kueuelib.scheduler.explain.tried_change import TriedChange
+    from kueuelib.scheduler.explain.trial import TriedChange
 
 
 # ---- the content of a page, as parts: quota, Workloads that wait, run or were evicted ------------

@@ -14,9 +14,8 @@ from urllib.parse import quote
 
 import attrs
 
-from kueuelib.api.ages import duration
 from kueuelib.api.meta import format_time
-from kueuelib.api.phrases import counted, some
+from kueuelib.api.phrases import counted, duration, some
 from kueuelib.api.quantity import format_amount
 from kueuelib.pages.templates import templates
 from kueuelib.scheduler.quota.amounts import FlavorResource

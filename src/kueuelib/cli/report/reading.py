@@ -11,16 +11,14 @@ from kueuelib.api.kinds import CLUSTER_QUEUES, WORKLOADS
 from kueuelib.api.meta import Resource
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.decision_settings import engine_settings
-from kueuelib.app.explaining.decoder import Decode
-from kueuelib.app.explaining.existing import insist_on_namespace
-from kueuelib.app.explaining.gather import Lists, decisive
+from kueuelib.app.explaining.gather import Decode, Lists, decisive, insist_on_namespace
 from kueuelib.app.explaining.waiting import list_near
 from kueuelib.app.overview.gathering import Facts, facts_of
 from kueuelib.app.running_configuration import running_configuration
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.settings import Settings
-from kueuelib.workload.served import queueing_version
+from kueuelib.workload.writer import queueing_version
 
 _SHOWN = (CLUSTER_QUEUES, WORKLOADS)
 

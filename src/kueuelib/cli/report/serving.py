@@ -21,8 +21,7 @@ from aiohttp import web
 
 from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.explaining.decoder import Decoder
-from kueuelib.app.explaining.gather import ASK_DOCTOR, Lists
+from kueuelib.app.explaining.gather import ASK_DOCTOR, Decoder, Lists
 from kueuelib.cli.report.board import State, answer, next_to_explain, state_of, with_change
 from kueuelib.cli.report.page import POLICY, explanation, page
 from kueuelib.cli.report.reading import Read, read

@@ -17,7 +17,8 @@ from kueuelib.api.crd import crd
 from kueuelib.api.kinds import KUEUE, V1BETA2, spoken
 from kueuelib.api.meta import Obj, key_of
 from kueuelib.api.validation import RULES
-from kueuelib.app.configuration import Configuration, load_configuration, parse_configuration
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.configuration_rules import load_configuration, parse_configuration
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.explaining.gather import list_kinds
 from kueuelib.app.part_settings import life_settings
@@ -33,7 +34,7 @@ from kueuelib.simulator.play import BASELINE, Policy
 from kueuelib.simulator.readers.manifests import CONFIGURATION, WORK, objects_in
 from kueuelib.simulator.readers.source import Source
 from kueuelib.simulator.trace import Trace
-from kueuelib.workload.served import queueing_version
+from kueuelib.workload.writer import queueing_version
 
 # Checks objects as the API server and the webhooks would: the same schemas, the same rules.
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kueuelib.api.meta import Obj, find_condition
-from kueuelib.api.validation import fields as shared
+from kueuelib.api.validation import fields
 from kueuelib.errors import FieldError
 
 # ---- helpers for raw objects, in which null means absent -----------------------------------------
@@ -81,8 +81,8 @@ def subobject(obj: Obj, key: str) -> Obj:
 
 # --------------------------------------------------------------------------------------------------
 
-IMMUTABLE, NON_NEGATIVE = shared.IMMUTABLE, shared.NOT_NEGATIVE
-forbidden, required, too_long = shared.forbidden, shared.required, shared.too_long
+IMMUTABLE, NON_NEGATIVE = fields.IMMUTABLE, fields.NOT_NEGATIVE
+forbidden, required, too_long = fields.forbidden, fields.required, fields.too_long
 
 
 def shown(value: Any) -> str:

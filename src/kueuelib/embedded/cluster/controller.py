@@ -20,6 +20,7 @@ from kueuelib.embedded.cluster.kinds import Kinds
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import ApiError, NotFound
+from kueuelib.machinery.backoff import ItemExponential, TokenBucket
 from kueuelib.machinery.event_series import (
     CreateEvent,
     EventFacts,
@@ -28,7 +29,6 @@ from kueuelib.machinery.event_series import (
     PatchEvent,
 )
 from kueuelib.machinery.queue import QueueCore
-from kueuelib.machinery.rate_limits import ItemExponential, TokenBucket
 
 # The work queue of every controller of the simulated cluster: keys, deadlines, a few workers.
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.conditions import with_raw_condition
-from kueuelib.api.meta import Obj, annotations_of, format_time, parse_time
+from kueuelib.api.meta import Obj, annotations_of, format_time, parse_time, with_raw_condition
 from kueuelib.embedded.cluster.contract import exit_code, run_seconds
 
 # ---- the statuses that a kubelet reports for running, ended and killed pods ----------------------

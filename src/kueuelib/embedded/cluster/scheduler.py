@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kueuelib.api.conditions import with_raw_condition
 from kueuelib.api.kinds import PERSISTENT_VOLUME_CLAIMS
-from kueuelib.api.meta import Obj, ObjectKey, find_condition
+from kueuelib.api.meta import Obj, ObjectKey, find_condition, with_raw_condition
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.builtins.fields import listed, section
 from kueuelib.embedded.builtins.resources import pod_requests

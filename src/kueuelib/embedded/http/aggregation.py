@@ -30,7 +30,7 @@ from kueuelib.embedded.registry.kind import Kind, version_rank
 from kueuelib.embedded.storage import Change
 from kueuelib.errors import Unavailable
 from kueuelib.runtime.authority import show_certificate
-from kueuelib.runtime.request_bodies import body_of
+from kueuelib.runtime.connections import body_of
 
 COMMON_NAME: Final = "front-proxy-client"
 TRUST: Final = ObjectKey("kube-system", "extension-apiserver-authentication")

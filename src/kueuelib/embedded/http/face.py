@@ -32,7 +32,7 @@ from kueuelib.embedded.http.parameters import Route, is_odd, parse, wish_of
 from kueuelib.embedded.http.resources import Resources
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import ApiError, BadRequest, ServerError, TooLarge, Unauthorized
-from kueuelib.runtime.request_bodies import body_of
+from kueuelib.runtime.connections import body_of
 
 log = logging.getLogger("kueuelib.embedded")
 

@@ -47,7 +47,7 @@ from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import FieldValidation, PatchType, WriteOptions
 from kueuelib.embedded.write_checks import STATUS, Target
 from kueuelib.errors import BadRequest
-from kueuelib.runtime.request_bodies import body_of
+from kueuelib.runtime.connections import body_of
 
 # ---- the subresources of pods that a kubelet would answer; containers are only simulated here ----
 

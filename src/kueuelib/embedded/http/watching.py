@@ -3,7 +3,8 @@
 Lines of a watch are built around JSON that all watches share. The next batch is sent only after the
 client has read most of the previous one, so a client that does not read costs one batch of
 references and the buffers of its connection. After a while without reads its connection is closed,
-as by kube-apiserver (`kueuelib.runtime.patience`); a client that returns lists and watches again.
+as by kube-apiserver (`kueuelib.runtime.connections`); a client that returns lists and watches
+again.
 """
 
 from __future__ import annotations

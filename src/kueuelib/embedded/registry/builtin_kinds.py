@@ -16,7 +16,7 @@ from kueuelib.embedded.registry.cells import COLUMNS
 from kueuelib.embedded.registry.kind import ALL_VERBS, Column, Kind, Twin, Version
 from kueuelib.embedded.schema.typed import TypedSchema
 from kueuelib.errors import FieldError
-from kueuelib.machinery.fields import field_of
+from kueuelib.machinery.selectors import field_of
 
 # `events.k8s.io/v1`: the same stored events as those of the core group, with other field names.
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final
 
-from kueuelib.api.ages import duration
 from kueuelib.api.meta import Obj, find_condition, is_true, parse_time
+from kueuelib.api.phrases import duration
 from kueuelib.embedded.builtins.fields import section
 from kueuelib.embedded.registry.kind import Column
-from kueuelib.machinery.fields import field_of
+from kueuelib.machinery.selectors import field_of
 
 # ---- the part of JSONPath that printer columns use -----------------------------------------------
 # For example `.a.b[0].c`, `[*]`, `[?(@.type=="x")]`, `['a.b']`.

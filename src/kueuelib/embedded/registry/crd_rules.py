@@ -7,8 +7,7 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.conditions import with_raw_condition
-from kueuelib.api.meta import Obj, find_condition
+from kueuelib.api.meta import Obj, find_condition, with_raw_condition
 from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
 from kueuelib.embedded.builtins.fields import (
     invalid,

@@ -15,7 +15,7 @@ import orjson
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded.storage.folder import DataFolder, Row
 from kueuelib.errors import KueuelibError, ServerError
-from kueuelib.runtime.memory import LARGE, uncollected
+from kueuelib.runtime.entry import LARGE, uncollected
 
 # ---- the objects of one kind and their latest changes --------------------------------------------
 

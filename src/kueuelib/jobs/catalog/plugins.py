@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.catalog.batch import BATCH_JOB
+from kueuelib.jobs.batch.job import BATCH_JOB
 from kueuelib.jobs.catalog.registry import Registry
 from kueuelib.jobs.contract.frameworks import COMMON_FRAMEWORKS, POD_FRAMEWORK
 from kueuelib.jobs.contract.generic_job import GenericJob
@@ -182,8 +182,8 @@ def as_integration(value: Any, subject: str) -> Integration | None:
     """
     if not isinstance(value, Integration) and not _is_job_type(value):
         return None
-    from kueuelib.jobs.contract.method_rules import check_methods
-    from kueuelib.jobs.declared.declaration_rules import check_resource, check_versions
+    from kueuelib.jobs.contract.integration import check_methods
+    from kueuelib.jobs.declared.declarative import check_resource, check_versions
 
     job_type = value.job_type if isinstance(value, Integration) else value
     if getattr(job_type, "resource", None) is None:

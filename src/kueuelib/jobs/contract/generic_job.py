@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
 
 import attrs
 
-from kueuelib.api.forms import Typed, raw_of
+from kueuelib.api.forms import (
+    ModelPart,
+    Typed,
+    encode_model,
+    is_model,
+    is_model_class,
+    raw_of,
+    without_models,
+)
 from kueuelib.api.meta import (
     Obj,
     ObjectKey,
@@ -23,7 +31,6 @@ from kueuelib.api.meta import (
     key_of,
     labels_of,
 )
-from kueuelib.api.models import ModelPart, encode_model, is_model, is_model_class, without_models
 from kueuelib.api.names import (
     MAX_EXECUTION_LABEL,
     PREBUILT_LABEL,
@@ -33,10 +40,9 @@ from kueuelib.api.names import (
     is_dns1123_label,
 )
 from kueuelib.errors import InvalidJob
-from kueuelib.jobs.contract.identifiers import identifier
-from kueuelib.jobs.contract.model_objects import settle_methods
+from kueuelib.jobs.contract.field_rules import identifier
 from kueuelib.jobs.contract.podset_info import PodSetInfo, check_template
-from kueuelib.jobs.contract.typed_objects import class_of_objects, members_for
+from kueuelib.jobs.contract.typed_objects import class_of_objects, members_for, settle_methods
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar  # type checkers know it, installed or not

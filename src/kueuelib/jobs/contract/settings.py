@@ -1,20 +1,163 @@
-"""The manager's settings for jobs."""
+"""The manager's settings for jobs, and what pods and Workloads take over from them."""
 
 from __future__ import annotations
 
 import copy
 import enum
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import attrs
 
-from kueuelib.api.meta import Resource
+from kueuelib.api.meta import Obj, Resource, annotations_of, labels_of
+from kueuelib.api.missing_features import of_jobs
+from kueuelib.api.names import (
+    CLUSTER_QUEUE_LABEL,
+    LOCAL_QUEUE_LABEL,
+    PARAMETER_PREFIX,
+    POD_SET_LABEL,
+    WORKLOAD_ANNOTATION,
+    is_dns1123_label,
+    is_label_value,
+)
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.contract.origin import WHOLE_ORIGIN, Origin
-from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
+from kueuelib.jobs.contract.podset_info import PodSetInfo, combine, infos_for_start
 from kueuelib.machinery.selectors import Selector, from_label_selector
+
+# ---- what a start writes on pods about their origin: Workload, pod set and queues ----------------
+# Dashboards and network policies select pods by these labels. They always describe the last start,
+# whatever a template or an admission check says, and they are never compared.
+
+
+@attrs.frozen
+class Origin:
+    """What pods say about their origin besides the name of their pod set.
+
+    Attributes:
+        queues: labels with their ClusterQueue and their LocalQueue, if these are labels' values.
+        workload: an annotation with their Workload.
+    """
+
+    queues: bool = True
+    workload: bool = True
+
+    def infos_for_start(
+        self, workload: Mapping[str, Any], flavors: Mapping[str, Mapping[str, Any]]
+    ) -> tuple[PodSetInfo, ...]:
+        """What flavors and checks add to each pod set of an admitted Workload, and their origin.
+
+        Args:
+            workload: the raw Workload.
+            flavors: the raw ResourceFlavors by name.
+
+        Raises:
+            FlavorNotFound: a flavor is missing.
+            InvalidPodSetInfo: the admission does not name the pod sets of the Workload.
+            InvalidPodSetUpdate: flavors and checks contradict each other.
+        """
+        labels, annotations = self._labels(workload), self._annotations(workload)
+        return tuple(
+            combine(
+                info,
+                PodSetInfo(
+                    info.name,
+                    labels={POD_SET_LABEL: info.name, **labels},
+                    annotations=annotations,
+                ),
+            )
+            for info in infos_for_start(workload, flavors)
+        )
+
+    def _labels(self, workload: Mapping[str, Any]) -> dict[str, str]:
+        local = workload["spec"].get("queueName") or ""
+        queue = ((workload.get("status") or {}).get("admission") or {}).get("clusterQueue") or ""
+        if not self.queues:
+            return {}
+        labels = {LOCAL_QUEUE_LABEL: local} if local and is_label_value(local) else {}
+        return labels | ({CLUSTER_QUEUE_LABEL: queue} if is_dns1123_label(queue) else {})
+
+    def _annotations(self, workload: Mapping[str, Any]) -> dict[str, str]:
+        return {WORKLOAD_ANNOTATION: workload["metadata"]["name"]} if self.workload else {}
+
+
+WHOLE_ORIGIN: Final = Origin()
+
+
+# ---- the labels and annotations that a new Workload takes over from its job ----------------------
+
+
+@attrs.frozen
+class Difference:
+    """A disagreement between pods of one group about a label or annotation to be taken over.
+
+    Attributes:
+        pod: the raw pod that differs from one before it.
+        what: `label` or `annotation`, and its key.
+    """
+
+    pod: Obj
+    what: str
+
+
+@attrs.frozen
+class TakenOver:
+    """The keys of labels and annotations that a Workload takes over.
+
+    Parameters of ProvisioningRequests and requests for missing features are always taken over.
+    Given a Workload instead of a job, the methods return what it has taken over.
+    """
+
+    labels: tuple[str, ...] = ()
+    annotations: tuple[str, ...] = ()
+
+    def labels_of(self, objects: Sequence[Obj]) -> dict[str, str]:
+        """The labels for the Workload of a job, or of several pods."""
+        return _merged(_chosen(labels_of(obj), self.labels) for obj in objects)
+
+    def annotations_of(self, objects: Sequence[Obj]) -> dict[str, str]:
+        """The annotations for the Workload of a job, or of several pods."""
+        return _merged(
+            {
+                key: value
+                for key, value in annotations_of(obj).items()
+                if key in self.annotations or key.startswith(PARAMETER_PREFIX)
+            }
+            | of_jobs(obj)
+            for obj in objects
+        )
+
+    def difference(self, pods: Sequence[Obj]) -> Difference | None:
+        """The first disagreement between pods of a group, or None; pods without a value do not
+        count.
+        """
+        labels, annotations = self.labels_of(pods), self.annotations_of(pods)
+        for pod in pods:
+            for key, value in _chosen(labels_of(pod), self.labels).items():
+                if labels[key] != value:
+                    return Difference(pod, f"label {key}")
+            for key, value in _chosen(annotations_of(pod), self.annotations).items():
+                if annotations[key] != value:
+                    return Difference(pod, f"annotation {key}")
+        return None
+
+
+NOTHING_ELSE: Final = TakenOver()
+
+
+def _chosen(values: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
+    return {key: values[key] for key in keys if key in values}
+
+
+def _merged(mappings: Iterator[dict[str, str]]) -> dict[str, str]:
+    """All keys, each with its first value."""
+    merged: dict[str, str] = {}
+    for each in mappings:
+        merged = {**each, **merged}
+    return merged
+
+
+# --------------------------------------------------------------------------------------------------
 
 WORKERS: Final = 5
 """How many objects of a kind are reconciled at a time, as in the configuration that Kueue ships: a

@@ -29,9 +29,7 @@ from kueuelib.jobs.declared.declarative import (
 )
 from kueuelib.jobs.declared.jobset import JOB_SET
 from kueuelib.jobs.declared.kubeflow import PYTORCH_JOB
-from kueuelib.jobs.declared.pod_counts import number_at
-from kueuelib.jobs.declared.pod_shape import Pods
-from kueuelib.jobs.declared.pod_slots import Slot, slots_of
+from kueuelib.jobs.declared.pod_shape import Pods, Slot, number_at, slots_of
 from kueuelib.jobs.declared.ray import RAY_CLUSTER, RAY_JOB
 from kueuelib.jobs.declared.signs import shows
 

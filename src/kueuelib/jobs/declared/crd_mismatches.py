@@ -16,9 +16,8 @@ import attrs
 from kueuelib.api.meta import Obj
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.paths import ANY, steps_of
-from kueuelib.jobs.declared.declarative import DeclaredJob
-from kueuelib.jobs.declared.pod_counts import AtMost, Done, Factor
-from kueuelib.jobs.declared.pod_shape import Pods
+from kueuelib.jobs.declared.declarative import NO_FIELD, DeclaredJob, Word, path_of
+from kueuelib.jobs.declared.pod_shape import AtMost, Done, Factor, Pods
 from kueuelib.jobs.declared.signs import (
     Differs,
     Enough,
@@ -28,7 +27,6 @@ from kueuelib.jobs.declared.signs import (
     Outdated,
     Sign,
 )
-from kueuelib.jobs.declared.suspending import NO_FIELD, Word, path_of
 
 _SERVERS = ("apiVersion", "kind", "metadata")
 """Fields that every object has, whatever its schema."""

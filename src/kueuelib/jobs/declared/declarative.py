@@ -19,12 +19,14 @@ For kinds that cannot be declared like this, write a subclass of `GenericJob`.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar, Final
 
 import attrs
 
-from kueuelib.api.meta import Obj, Resource
+from kueuelib.api.meta import Obj, Resource, annotations_of
+from kueuelib.api.names import is_dns1123_label, is_dns1123_subdomain
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract import podset_info
 from kueuelib.jobs.contract.capabilities import (
@@ -34,28 +36,17 @@ from kueuelib.jobs.contract.capabilities import (
     JobWithSkip,
     Stop,
     StopReason,
-)
-from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet, first_of_templates
-from kueuelib.jobs.contract.integration import Integration, Validate, no_rules
-from kueuelib.jobs.contract.paths import check_path, value
-from kueuelib.jobs.contract.podset_info import PodSetInfo
-from kueuelib.jobs.contract.stopping import (
     begin_stop,
     end_stop,
     forget_condition,
     is_stop_begun,
     is_unseen,
 )
-from kueuelib.jobs.declared.contradictions import check_together
-from kueuelib.jobs.declared.declaration_rules import (
-    check_resource,
-    check_rest,
-    check_shapes,
-    check_versions,
-)
-from kueuelib.jobs.declared.pod_counts import AtMost, Done
-from kueuelib.jobs.declared.pod_shape import Pods
-from kueuelib.jobs.declared.pod_slots import Slot, slots_of
+from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet, first_of_templates
+from kueuelib.jobs.contract.integration import Integration, Validate, no_rules
+from kueuelib.jobs.contract.paths import check_path, put, steps_of, value
+from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.declared.pod_shape import AtMost, Done, Pods, Slot, slots_of
 from kueuelib.jobs.declared.signs import (
     Differs,
     Enough,
@@ -65,6 +56,7 @@ from kueuelib.jobs.declared.signs import (
     Sign,
     check_sign,
     check_suspended,
+    check_together,
     differs,
     enough,
     equals,
@@ -74,17 +66,7 @@ from kueuelib.jobs.declared.signs import (
     outdated,
     shows,
 )
-from kueuelib.jobs.declared.suspending import (
-    Suspend,
-    Word,
-    check_suspend,
-    is_suspended,
-    path_of,
-    resume_in_place,
-    suspend_in_place,
-    type_of,
-)
-from kueuelib.runtime.webhook.reviews import shape_with
+from kueuelib.runtime.webhook.admission import shape_with
 
 __all__ = [
     "AtMost",
@@ -105,6 +87,215 @@ __all__ = [
     "never",
     "outdated",
 ]
+
+
+# ---- the rules for declarations of kinds of jobs; all are checked before anything runs -----------
+# A mistake that only shows up in a webhook or a reconciler is seen by a user who did not make it.
+# So every broken rule is a `ValueError` that names the argument.
+
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
+_VERSION = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?")
+
+
+def check_resource(resource: Any) -> None:
+    """Check the resource of a kind of jobs.
+
+    Raises:
+        ValueError: it cannot be a kind of jobs.
+    """
+    if not isinstance(resource, Resource):
+        raise ValueError(  # noqa: TRY004 - one kind of error for whatever is wrong
+            f"resource={resource!r} is not a Resource(group, version, plural, kind, "
+            "namespaced=True)"
+        )
+    wrong = [
+        f"{field}={value!r} {problem}"
+        for field, value, holds, problem in (
+            ("kind", resource.kind, _KIND.fullmatch, "is not a kind such as Training"),
+            ("version", resource.version, _VERSION.fullmatch, "is not a version such as v1"),
+            ("plural", resource.plural, is_dns1123_label, "is not a plural such as trainings"),
+            ("group", resource.group or "core", is_dns1123_subdomain, "is not a group such as a.b"),
+        )
+        if not isinstance(value, str) or not holds(value)
+    ]
+    if not resource.namespaced:
+        wrong.append("namespaced=False, but jobs are queued in namespaces")
+    if wrong:
+        raise ValueError(f"resource: {'; '.join(wrong)}")
+
+
+def check_versions(resource: Resource, versions: Any) -> None:
+    """Check the further versions of a kind.
+
+    Raises:
+        ValueError: one of them is not valid, or occurs twice.
+    """
+    if not isinstance(versions, list | tuple):
+        raise ValueError(f"other_versions={versions!r} is not a tuple of versions")  # noqa: TRY004
+    known = {resource.version}
+    for version in versions:
+        if not isinstance(version, str) or not _VERSION.fullmatch(version):
+            raise ValueError(f"other_versions: {version!r} is not a version such as v1")
+        if version in known:
+            raise ValueError(f"other_versions: {version!r} is given twice")
+        known.add(version)
+
+
+def check_shapes(pods: Any) -> None:
+    """Check that there are pods, and that the names of shapes differ.
+
+    Raises:
+        ValueError: there are none, or two have one name.
+    """
+    if not isinstance(pods, Sequence) or isinstance(pods, str):
+        fix = "; write pods=[Pods(...)]" if isinstance(pods, Pods) else ""
+        raise ValueError(f"pods={pods!r} is not a list of Pods(...){fix}")  # noqa: TRY004
+    if not pods:
+        raise ValueError("pods is empty: say where the pod templates are")
+    names: set[str] = set()
+    templates: set[str] = set()
+    for index, each in enumerate(pods):
+        if not isinstance(each, Pods):
+            raise ValueError(f"pods[{index}]={each!r} is not Pods(...)")  # noqa: TRY004
+        if each.each:
+            continue
+        name = each.name
+        if name in names:
+            raise ValueError(f"pods[{index}]: the name {name!r} is given twice")
+        names.add(name)
+        if each.when is None and each.template in templates:
+            raise ValueError(f"pods[{index}]: the template {each.template!r} is given twice")
+        templates |= {each.template} if each.when is None else set()
+
+
+def check_rest(name: Any, validate: Any) -> None:
+    """Check the other arguments of a declaration.
+
+    Raises:
+        ValueError: one of them is not valid.
+    """
+    if not isinstance(name, str) or name != "".join(name.split()) or "," in name:
+        raise ValueError(f"name={name!r} is not a name such as example.com/training")
+    if not callable(validate):
+        raise ValueError(f"validate={validate!r} is not a function")  # noqa: TRY004
+
+
+# ---- the field that suspends the jobs of a declared kind: a boolean, or a word -------------------
+# A job that the manager suspends may have had a word of its own, which is neither of the two that
+# the declaration names. An annotation keeps it until the job starts, and the start writes it back.
+
+RESUMES_AS: Final = "kueuelib.dev/resumes-as"
+"""The annotation: the word of a job before it was suspended, unless it is the declared one."""
+
+NO_FIELD: Final = "for a kind without such a field, see docs/kinds-without-suspend.md"
+"""What to do about a kind that cannot be declared."""
+
+
+@attrs.frozen
+class Word:
+    """A field that suspends a job by a word, as `spec.job.state` does for a FlinkDeployment.
+
+    With any other word than `suspended`, or without one, the job runs.
+
+    Attributes:
+        path: of the field, in the spec.
+        suspended: the word that stops all pods.
+        running: the word with which a job starts, unless its user wrote another one before.
+    """
+
+    path: str
+    suspended: str
+    running: str
+
+
+Suspend = str | Word
+"""The path of a boolean, or a word."""
+
+
+def path_of(suspend: Suspend) -> str:
+    """Where the field is."""
+    return suspend.path if isinstance(suspend, Word) else suspend
+
+
+def type_of(suspend: Suspend) -> str:
+    """The type of the field, as schemas call it."""
+    return "string" if isinstance(suspend, Word) else "boolean"
+
+
+def is_suspended(obj: Obj, suspend: Suspend) -> bool:
+    """Whether the field suspends a raw object."""
+    present = value(obj, path_of(suspend))
+    return bool(present == suspend.suspended if isinstance(suspend, Word) else present is True)
+
+
+def suspend_in_place(obj: Obj, suspend: Suspend) -> None:
+    """Make the field suspend a raw object; a word of its user is kept in an annotation."""
+    if not isinstance(suspend, Word):
+        put(obj, suspend, True)
+        return
+    present = value(obj, suspend.path)
+    if present == suspend.suspended:
+        return
+    put(obj, suspend.path, suspend.suspended)
+    own = isinstance(present, str) and present not in ("", suspend.running)
+    _remember(obj, present if own else None)
+
+
+def resume_in_place(obj: Obj, suspend: Suspend) -> None:
+    """Make the field start a raw object, with the word of its user if there was one."""
+    if not isinstance(suspend, Word):
+        put(obj, suspend, False)
+        return
+    if not is_suspended(obj, suspend):
+        return
+    kept = annotations_of(obj).get(RESUMES_AS)
+    put(obj, suspend.path, kept if kept and kept != suspend.suspended else suspend.running)
+    _remember(obj, None)
+
+
+def _remember(obj: Obj, word: str | None) -> None:
+    notes = {key: text for key, text in annotations_of(obj).items() if key != RESUMES_AS}
+    if word is not None:
+        notes[RESUMES_AS] = word
+    if notes != annotations_of(obj):
+        obj["metadata"]["annotations"] = notes
+
+
+def check_suspend(suspend: Any) -> None:
+    """Check that users may set the field that suspends, and that its words differ.
+
+    Raises:
+        ValueError: they may not, or the words are not two different ones.
+    """
+    if not suspend:
+        raise ValueError(f"suspend={suspend!r} is not a path such as spec.suspend; {NO_FIELD}")
+    if not isinstance(suspend, str | Word):
+        fix = "a path such as spec.suspend, or Word('spec.state', suspended='off', running='on')"
+        raise ValueError(f"suspend={suspend!r} is not {fix}")  # noqa: TRY004 - one kind of error
+    path = path_of(suspend)
+    check_path("suspend", path)
+    first, *rest = steps_of(path)
+    if first != "spec" or not rest:
+        raise ValueError(f"suspend={path!r} is not in the spec; give a path such as spec.suspend")
+    if isinstance(suspend, Word):
+        _check_words(suspend)
+
+
+def _check_words(word: Word) -> None:
+    for argument in ("suspended", "running"):
+        given: Any = getattr(word, argument)
+        if isinstance(given, bool):
+            raise ValueError(  # noqa: TRY004 - one kind of error for whatever is wrong
+                f"suspend: {argument}={given!r} is not a word; for a boolean that suspends write "
+                f"suspend={word.path!r}"
+            )
+        if not isinstance(given, str) or not given or given != given.strip():
+            raise ValueError(f"suspend: {argument}={given!r} is not a word such as 'suspended'")
+    if word.suspended == word.running:
+        raise ValueError(f"suspend: suspended and running are both {word.running!r}")
+
+
+# --------------------------------------------------------------------------------------------------
 
 _NEVER_ENOUGH = 2**31
 

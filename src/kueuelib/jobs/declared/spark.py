@@ -22,9 +22,7 @@ from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.paths import drop, put, value, values
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.declared.declarative import Declaration, DeclaredJob, differs, equals, every
-from kueuelib.jobs.declared.pod_counts import number_at
-from kueuelib.jobs.declared.pod_shape import Pods
-from kueuelib.jobs.declared.pod_slots import Slot
+from kueuelib.jobs.declared.pod_shape import Pods, Slot, number_at
 
 _KIND = Resource(
     "sparkoperator.k8s.io", "v1beta2", "sparkapplications", "SparkApplication", namespaced=True

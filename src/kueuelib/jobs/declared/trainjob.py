@@ -16,10 +16,10 @@ import attrs
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract import podset_info
+from kueuelib.jobs.contract.capabilities import is_stop_begun
 from kueuelib.jobs.contract.integration import REFERRED, Integration, Reference
 from kueuelib.jobs.contract.paths import elements, value
 from kueuelib.jobs.contract.podset_info import PodSetInfo
-from kueuelib.jobs.contract.stopping import is_stop_begun
 from kueuelib.jobs.declared.declarative import (
     Declaration,
     HasCondition,
@@ -28,9 +28,7 @@ from kueuelib.jobs.declared.declarative import (
     enough,
     every,
 )
-from kueuelib.jobs.declared.pod_counts import number_at
-from kueuelib.jobs.declared.pod_shape import Pods
-from kueuelib.jobs.declared.pod_slots import Slot, lowered
+from kueuelib.jobs.declared.pod_shape import Pods, Slot, lowered, number_at
 
 GROUP = "trainer.kubeflow.org"
 MANAGER = "kueue.x-k8s.io/manager"

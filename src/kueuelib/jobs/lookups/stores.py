@@ -11,7 +11,7 @@ from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import V1BETA2, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, group_kind_of, labels_of
 from kueuelib.api.names import PREBUILT_LABEL
-from kueuelib.jobs.contract.identifiers import identifier
+from kueuelib.jobs.contract.field_rules import identifier
 from kueuelib.machinery.store import Store
 
 OWNER_UID = "jobs/owner-uid"

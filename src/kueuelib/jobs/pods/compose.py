@@ -31,13 +31,16 @@ from kueuelib.jobs.pods.reading import (
     role_label_of,
     total_count_of,
 )
-from kueuelib.jobs.pods.roles import INITIAL_ROLES, declared_by, problem_of, role_by_shape
 from kueuelib.jobs.pods.roster import (
     CONFLICTING_SETS,
     EXCESS,
+    INITIAL_ROLES,
     Member,
     Rejected,
+    declared_by,
     members_of,
+    problem_of,
+    role_by_shape,
     surplus_of,
 )
 

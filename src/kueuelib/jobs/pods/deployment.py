@@ -17,7 +17,7 @@ from kueuelib.api.names import (
     QUEUE_LABEL,
     is_dns1123_subdomain,
 )
-from kueuelib.api.validation.gates import gate_errors
+from kueuelib.api.validation.fields import gate_errors
 from kueuelib.errors import FieldError
 from kueuelib.jobs.contract.field_rules import IMMUTABLE, NO_SUBDOMAIN, invalid, label_path
 from kueuelib.jobs.contract.generic_job import GenericJob

@@ -2,19 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
 import attrs
 
+from kueuelib.api.codec import decode
+from kueuelib.api.core import LimitRange, PodSpec, RuntimeClass
 from kueuelib.api.meta import Obj, annotations_of, controller_of
 from kueuelib.api.names import IS_GROUP_WORKLOAD
-from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
+from kueuelib.jobs.contract.settings import NOTHING_ELSE, TakenOver
 from kueuelib.jobs.pods.parents import Parent
-from kueuelib.jobs.pods.pod_requests import NO_REQUESTS, PodRequests
 from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_deleted, is_serving, stage_of
 from kueuelib.jobs.reconcile.priority import PriorityClasses
+from kueuelib.scheduler.pending.requests import (
+    NO_LIMIT_RANGES,
+    LimitSummary,
+    pod_request,
+    summarize,
+)
+from kueuelib.scheduler.quota.resource_rules import AS_REQUESTED
+
+# ---- checks whether a pod asks for no more than its role declares (KEP-976) ----------------------
+
+
+@attrs.frozen
+class PodRequests:
+    """Computes what pods ask for, as the scheduler does.
+
+    Attributes:
+        limits: the LimitRanges of the namespace.
+        runtime_classes: the raw RuntimeClasses by name.
+    """
+
+    limits: LimitSummary = NO_LIMIT_RANGES
+    runtime_classes: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
+
+    def larger(self, pod: Mapping[str, Any], template: Mapping[str, Any]) -> tuple[str, ...]:
+        """The resources for which a pod asks for more than a template, sorted.
+
+        Args:
+            pod: the raw pod.
+            template: the raw template of its pod set.
+        """
+        wanted, allowed = self._amounts(pod["spec"]), self._amounts(template.get("spec") or {})
+        return tuple(
+            name for name, amount in sorted(wanted.items()) if amount > allowed.get(name, 0)
+        )
+
+    def _amounts(self, spec: Mapping[str, Any]) -> Mapping[str, int]:
+        pod_spec = decode(PodSpec, dict(spec))
+        raw = self.runtime_classes.get(pod_spec.runtime_class_name)
+        runtime_class = None if raw is None else decode(RuntimeClass, dict(raw))
+        return AS_REQUESTED.counted(pod_request(pod_spec, self.limits, runtime_class).per_pod)
+
+
+NO_REQUESTS = PodRequests()
+
+
+def pod_requests_of(
+    limit_ranges: Iterable[Obj], runtime_classes: Mapping[str, Mapping[str, Any]]
+) -> PodRequests:
+    """Computes requests of pods in a namespace with these raw LimitRanges."""
+    return PodRequests(summarize(decode(LimitRange, raw) for raw in limit_ranges), runtime_classes)
+
+
+# --------------------------------------------------------------------------------------------------
 
 ENFORCE = "Enforce"
 WARN = "Warn"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import attrs
 
@@ -17,6 +17,7 @@ from kueuelib.api.kinds import (
 )
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.api.names import (
+    ADMISSION_GATE,
     GROUP_LABEL,
     GROUP_ROLE_LABEL,
     GROUP_SETS,
@@ -28,13 +29,13 @@ from kueuelib.api.names import (
 from kueuelib.api.patterns import SUBDOMAIN
 from kueuelib.api.pods import PodSpec, PodStatus
 from kueuelib.api.schema import struct_schema
+from kueuelib.jobs.contract.commands import MISSED, WARNING, Change, Command, Count, Emit
 from kueuelib.jobs.contract.integration import WebhookEntry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.stores import ByName, JobStores
 from kueuelib.jobs.pods.compose import waits_for_others
-from kueuelib.jobs.pods.facts import stands_for_group
-from kueuelib.jobs.pods.metrics import PodMetrics
-from kueuelib.jobs.pods.missed import MissedPods
+from kueuelib.jobs.pods.facts import PodRequests, pod_requests_of, stands_for_group
+from kueuelib.jobs.pods.marks import labelled, marked_as_ours
 from kueuelib.jobs.pods.parents import (
     LEADER_WORKER_SET,
     STATEFUL_SET,
@@ -43,22 +44,157 @@ from kueuelib.jobs.pods.parents import (
     groups_of,
     replica_group_name,
 )
-from kueuelib.jobs.pods.pod_requests import PodRequests, pod_requests_of
-from kueuelib.jobs.pods.reading import group_key, is_gated, work_key
+from kueuelib.jobs.pods.pod_plan import REJECTED, UNGATED
+from kueuelib.jobs.pods.reading import (
+    Stage,
+    group_key,
+    has_finalizer,
+    is_gated,
+    is_selected,
+    stage_of,
+    trim,
+    trim_missed,
+    work_key,
+)
 from kueuelib.jobs.pods.reconciler import BY_GROUP, PodReconciler, group_index
-from kueuelib.jobs.pods.rules import validate_pod
 from kueuelib.jobs.pods.single import PodJob
-from kueuelib.jobs.pods.trimming import trim, trim_missed
-from kueuelib.jobs.pods.webhook import PodWebhook
+from kueuelib.jobs.pods.webhook import PodWebhook, is_child, namespace_labels, validate_pod
 from kueuelib.jobs.reconcile.executor import Executor
+from kueuelib.jobs.reconcile.metrics import LEFT_ALONE, REPAIRED, JobMetrics
 from kueuelib.jobs.reconcile.self_wired import Parts, SelfWired, Wired
 from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, WATCH, unusual, webhook_path
-from kueuelib.machinery.store import NAMESPACE_INDEX, Delta, DeltaKind
-from kueuelib.runtime.controller import Controller
+from kueuelib.machinery.store import NAMESPACE_INDEX, Delta, DeltaKind, Store
+from kueuelib.runtime.cache import OptionalInformer
+from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.informer import Informer
-from kueuelib.runtime.optional import OptionalInformer
-from kueuelib.runtime.webhook.conditions import NEW, condition, new_or_changed, present
-from kueuelib.runtime.webhook.reviews import shape_with
+from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.runtime.webhook.admission import NEW, condition, new_or_changed, present, shape_with
+
+# ---- metrics of pods (KEP-976) -------------------------------------------------------------------
+
+
+class PodMetrics(JobMetrics):
+    """Counters about pods.
+
+    Args:
+        telemetry: where they are reported; None: nowhere.
+    """
+
+    def __init__(self, telemetry: Telemetry | None = None) -> None:
+        telemetry = telemetry or Telemetry()
+        super().__init__(telemetry)
+        self._gated = telemetry.counter(
+            "kueue_pods_gated_total",
+            "Pods that were created with our gate.",
+            ("namespace",),
+        )
+        self._ungated = telemetry.counter(
+            "kueue_pods_ungated_total", "Pods whose gate was taken away.", ("cluster_queue",)
+        )
+        self._waited = telemetry.histogram(
+            "kueue_pod_scheduling_gate_removal_seconds",
+            "From the admission of its Workload until a pod lost its gate.",
+            ("name", "cluster_queue", "is_group"),
+        )
+        self._rejected = telemetry.counter(
+            "kueue_pods_rejected_total",
+            "Pods of groups that were deleted because they do not belong there.",
+            ("namespace", "reason"),
+        )
+
+    def gated(self, namespace: str) -> None:
+        """A pod with our gate was created."""
+        self._gated.labels(namespace).inc()
+
+    def count(self, what: str, labels: Sequence[str], seconds: float | None = None) -> None:
+        """Execute a `Count` of a plan."""
+        if what == UNGATED:
+            queue, is_group = labels
+            self._ungated.labels(queue).inc()
+            self._waited.labels(ADMISSION_GATE, queue, is_group).observe(seconds or 0.0)
+        elif what == REJECTED:
+            self._rejected.labels(*labels).inc()
+        else:
+            super().count(what, labels, seconds)
+
+
+# ---- finds pods that bypassed our webhook, and repairs what can be repaired (KEP-976) ------------
+# A gate cannot be added to an existing pod. A pod that has it (from its manifest) gets the other
+# marks and is queued like any other. One without a gate is counted, reported, and left alone:
+# deleting it would be worse than letting one pod run without waiting.
+#
+# A pod with our finalizer was ours already and has only lost the label by which we see it. It
+# always gets the label back, otherwise it would hold quota and its finalizer forever.
+
+NOT_GATED = "NotQueued"
+REMEMBERED = 100_000
+"""The maximum number of reported pods that are remembered."""
+
+
+class MissedPods:
+    """Looks at pods with a queue name that our webhook has not marked.
+
+    Args:
+        parts: the caches and the configuration.
+        executor: executes the plan.
+        pods: these pods.
+        metrics: counts.
+    """
+
+    def __init__(
+        self, parts: Parts, executor: Executor, pods: Store[Obj], metrics: PodMetrics
+    ) -> None:
+        self._parts = parts
+        self._executor = executor
+        self._pods = pods
+        self._metrics = metrics
+        self._told: dict[str, None] = {}
+
+    async def reconcile(self, key: ObjectKey) -> Result:
+        """Look at one pod and act."""
+        pod = self._pods.get(key)
+        if pod is None:
+            return DONE
+        if has_finalizer(pod):
+            outcome = await self._executor.run(regained(pod))
+            return outcome.result
+        if stage_of(pod) not in (Stage.GATED, Stage.STARTED):
+            return DONE
+        await self._parts.owners.learn(pod, key.namespace)
+        labels = namespace_labels(self._parts, key.namespace)
+        if labels is None:
+            return Result(requeue_after=1.0)
+        if is_child(self._parts, pod, key.namespace) or not is_selected(
+            pod, self._parts.settings, key.namespace, labels
+        ):
+            return DONE
+        outcome = await self._executor.run(self._plan(pod))
+        return outcome.result
+
+    def _plan(self, pod: Obj) -> tuple[Command, ...]:
+        if stage_of(pod) is Stage.GATED:
+            return _repaired(pod, marked_as_ours(pod))
+        uid = pod["metadata"]["uid"]
+        if uid in self._told:
+            return ()
+        if len(self._told) >= REMEMBERED:
+            self._told.pop(next(iter(self._told)))
+        self._told[uid] = None
+        self._metrics.missed(PODS.kind, LEFT_ALONE)
+        text = "The pod bypassed the webhook, or lost our marks; it runs without quota"
+        return (Emit(pod, NOT_GATED, text, WARNING),)
+
+
+def regained(pod: Obj) -> tuple[Command, ...]:
+    """Gives back the label that one of our pods has lost."""
+    return _repaired(pod, labelled(pod))
+
+
+def _repaired(old: Obj, new: Obj) -> tuple[Command, ...]:
+    return (Change(PODS, old, new), Count(MISSED, (PODS.kind, REPAIRED)))
+
+
+# --------------------------------------------------------------------------------------------------
 
 NAME = "pod"
 MANAGED_PODS = f"{MANAGED}=true"

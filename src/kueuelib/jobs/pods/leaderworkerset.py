@@ -32,7 +32,7 @@ from kueuelib.jobs.pods.role_hash import role_hash
 from kueuelib.jobs.pods.templates import COPIED, TemplateWebhook, mark, pass_on, template_entries
 from kueuelib.jobs.reconcile.self_wired import SelfWired, Wired
 from kueuelib.jobs.webhooks.manifests import READ
-from kueuelib.runtime.webhook.reviews import shape_with
+from kueuelib.runtime.webhook.admission import shape_with
 
 _PATH = "spec.leaderWorkerTemplate"
 _FIELDS = {LEADER: "leaderTemplate", WORKER: "workerTemplate", DEFAULT_POD_SET: "workerTemplate"}

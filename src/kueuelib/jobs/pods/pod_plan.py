@@ -34,12 +34,10 @@ from kueuelib.jobs.contract.commands import (
 )
 from kueuelib.jobs.pods import marks
 from kueuelib.jobs.pods.compose import owner_references
-from kueuelib.jobs.pods.edits import are_edited
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_deleted, is_gated, is_on_node
-from kueuelib.jobs.pods.roles import roles_of
-from kueuelib.jobs.pods.roster import EXCESS, Member, Rejected
+from kueuelib.jobs.pods.roster import EXCESS, Member, Rejected, are_edited, roles_of
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.reconcile import reports
 from kueuelib.jobs.reconcile.metrics import REPAIRED

@@ -1,4 +1,4 @@
-"""Reads a raw pod: its stage of life, and its group (KEP-976)."""
+"""Reads a raw pod: its stage of life, its group, whether it is queued, what the cache keeps."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ from kueuelib.api.names import (
     GROUP_SETS,
     GROUP_TOTAL_COUNT,
     MANAGED,
+    NAMESPACE_NAME_LABEL,
     POD_FINALIZER,
     QUEUE_LABEL,
     RETRIABLE_IN_GROUP,
     TERMINATION_TARGET,
 )
-from kueuelib.jobs.contract.identifiers import identifier
+from kueuelib.errors import Unavailable
+from kueuelib.jobs.contract.field_rules import identifier
+from kueuelib.jobs.contract.settings import JobSettings, PodSettings
+from kueuelib.machinery.store import shared, strip
 
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
@@ -234,3 +238,106 @@ def work_key(pod: Mapping[str, Any]) -> ObjectKey:
     meta = pod["metadata"]
     namespace, group = meta.get("namespace") or "", group_of(pod)
     return group_key(namespace, group) if group else ObjectKey(namespace, meta["name"])
+
+
+# ---- decides which pods are queued (KEP-976) -----------------------------------------------------
+
+
+def is_selected(
+    pod: Mapping[str, Any],
+    settings: JobSettings,
+    namespace: str,
+    namespace_labels: Mapping[str, str] | None,
+) -> bool:
+    """Whether a pod without a managed owner is to be queued.
+
+    Args:
+        pod: the raw pod.
+        settings: the configuration.
+        namespace: where it is.
+        namespace_labels: the labels of its namespace; None when it is not known yet.
+
+    Raises:
+        Unavailable: the namespace is not known yet, and it matters.
+    """
+    if not queue_of(pod) and not settings.manage_jobs_without_queue_name:
+        return False
+    if is_excluded(pod, settings.pods, namespace, namespace_labels):
+        return False
+    return settings.manages(queue_of(pod), namespace_labels or {NAMESPACE_NAME_LABEL: namespace})
+
+
+def is_excluded(
+    pod: Mapping[str, Any],
+    options: PodSettings,
+    namespace: str,
+    namespace_labels: Mapping[str, str] | None,
+) -> bool:
+    """Whether a selector of `podOptions` excludes a pod; see `is_selected`."""
+    if not options.selected.matches(labels_of(pod)):
+        return True
+    if namespace_labels is None and not _asks_only_for_names(options.namespace_selector):
+        text = f'the labels of the namespace "{namespace}" are not known yet; try again'
+        raise Unavailable(text)
+    labels = {NAMESPACE_NAME_LABEL: namespace} if namespace_labels is None else namespace_labels
+    return not options.namespaces.matches(labels)
+
+
+def _asks_only_for_names(selector: Mapping[str, Any]) -> bool:
+    keys = {*(selector.get("matchLabels") or {})}
+    keys |= {each["key"] for each in selector.get("matchExpressions") or ()}
+    return keys <= {NAMESPACE_NAME_LABEL}
+
+
+# Reduces pods for the cache: to what decisions need, or for a waiting pod, to its whole spec.
+# Workloads and patches are made from waiting pods. For a running one, only its shape and marks
+# matter, so a thousand running pods cost little.
+
+_CONDITIONS = frozenset({"Ready", "ContainersReady", "TerminationTarget", "DisruptionTarget"})
+_SPEC = (
+    *("nodeName", "nodeSelector", "tolerations", "schedulingGates", "priority"),
+    *("priorityClassName", "runtimeClassName", "overhead", "resources"),
+)
+_CONTAINER = ("name", "resources", "ports", "restartPolicy")
+_ALIKE = ("tolerations", "initContainers", "containers")
+"""The largest parts, which the pods of a group have in common."""
+
+
+def trim(obj: Obj) -> Obj:
+    """The parts of a pod that are stored; changes its argument."""
+    status = obj.get("status") or {}
+    kept: Obj = {"phase": status["phase"]} if status.get("phase") else {}
+    conditions = [each for each in status.get("conditions") or () if each["type"] in _CONDITIONS]
+    if conditions:
+        kept["conditions"] = conditions
+    ends = ends_of(status) if kept.get("phase") == FAILED else ()
+    if ends:
+        last = max(ends, key=parse_time)
+        kept["containerStatuses"] = [{"state": {"terminated": {"finishedAt": last}}}]
+    elif kept.get("phase") == FAILED and status.get("startTime"):
+        kept["startTime"] = status["startTime"]
+    obj["status"] = kept
+    strip(obj)
+    obj["status"] = shared(kept)
+    spec = obj["spec"]
+    if not is_gated(obj):
+        small: dict[str, Any] = {field: spec[field] for field in _SPEC if field in spec}
+        for kind in ("initContainers", "containers"):
+            if spec.get(kind):
+                small[kind] = [
+                    {field: each[field] for field in _CONTAINER if field in each}
+                    for each in spec[kind]
+                ]
+        spec = obj["spec"] = small
+    for part in _ALIKE:
+        if part in spec:
+            spec[part] = shared(spec[part])
+    return obj
+
+
+def trim_missed(obj: Obj) -> Obj:
+    """The same for pods that are only checked for missing marks."""
+    trim(obj)
+    if not is_gated(obj):
+        obj["spec"] = {"schedulingGates": obj["spec"].get("schedulingGates") or []}
+    return obj

@@ -10,7 +10,7 @@ from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, ObjectKey, controller_of
 from kueuelib.jobs.contract.commands import RequeueAfter
 from kueuelib.jobs.lookups.stores import ByName, owner_uids
-from kueuelib.jobs.pods.facts import GroupFacts
+from kueuelib.jobs.pods.facts import GroupFacts, PodRequests
 from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.parents import NO_PARENTS, Parents, parent_of
 from kueuelib.jobs.pods.pod_plan import (
@@ -20,7 +20,6 @@ from kueuelib.jobs.pods.pod_plan import (
     plan_without_pods,
     situation_of,
 )
-from kueuelib.jobs.pods.pod_requests import PodRequests
 from kueuelib.jobs.pods.reading import by_age as pods_by_age
 from kueuelib.jobs.pods.reading import group_of, group_of_key, has_finalizer, work_key
 from kueuelib.jobs.pods.single import PodJob
@@ -30,9 +29,8 @@ from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.plan import NAMESPACE_RETRY, plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.jobs.reconcile.self_wired import Parts
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import Again, Situation, Vanished
 from kueuelib.jobs.reconcile.steps import Commands
-from kueuelib.jobs.reconcile.vanished import Again, Vanished
 from kueuelib.runtime.controller import DONE, SETTLED, Result
 
 BY_GROUP = "pods/group"

@@ -1,4 +1,4 @@
-"""The name of a pod's shape (KEP-976).
+"""The name of a pod's shape, and the labels of the template that stands for it (KEP-976).
 
 Pods of a group with the same requests get the same name, whatever they run: the first digits of the
 SHA-256 of their shape, in Go's JSON. Other managers compute the same digits, except for pods with
@@ -14,10 +14,45 @@ from typing import Any, Final
 
 import orjson
 
-from kueuelib.api.meta import Obj, annotations_of
+from kueuelib.api.kinds import KUEUE
+from kueuelib.api.meta import Obj, annotations_of, labels_of
 from kueuelib.api.names import ROLE_HASH
 from kueuelib.api.quantity import Quantity
 from kueuelib.jobs.pods.reading import is_gated
+
+# ---- the labels in the template of a pod set that is made from pods (KEP-976) --------------------
+# ProvisioningRequests, topology spread and affinity select pods by their labels, so the template
+# has those that every pod of the role has with the same value. Our own are left out, and those by
+# which other controllers distinguish pods or their revisions. They are never compared: a Workload
+# without them, from another manager, stands for its pods as before.
+
+CONTROLLERS: Final = frozenset(
+    {
+        *("controller-uid", "batch.kubernetes.io/controller-uid"),
+        *("job-name", "batch.kubernetes.io/job-name"),
+        "batch.kubernetes.io/job-completion-index",
+        *("statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"),
+        *("controller-revision-hash", "pod-template-hash", "pod-template-generation"),
+    }
+)
+"""Labels that Kubernetes' own controllers write on their pods."""
+_PREFIXES = frozenset({KUEUE, "leaderworkerset.sigs.k8s.io"})
+
+
+def labelled_template(pods: Sequence[Obj], spec: Obj) -> Obj:
+    """A raw template with that spec, for raw pods of one role; at least one pod."""
+    first, *others = map(labels_of, pods)
+    labels = {
+        name: value
+        for name, value in first.items()
+        if name not in CONTROLLERS
+        and name.partition("/")[0] not in _PREFIXES
+        and all(each.get(name) == value for each in others)
+    }
+    return {"metadata": {"labels": labels}, "spec": spec} if labels else {"spec": spec}
+
+
+# --------------------------------------------------------------------------------------------------
 
 DIGITS = 8
 RECENT: Final = 256

@@ -20,7 +20,6 @@ from kueuelib.jobs.contract.commands import Command, Emit
 from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET, GenericJob, JobEnd, PodSet
 from kueuelib.jobs.contract.podset_info import PodSetInfo, check_count
 from kueuelib.jobs.pods import marks
-from kueuelib.jobs.pods.edits import same_shapes
 from kueuelib.jobs.pods.reading import (
     FAILED,
     SUCCEEDED,
@@ -32,7 +31,8 @@ from kueuelib.jobs.pods.reading import (
     phase_of,
     stage_of,
 )
-from kueuelib.jobs.reconcile.equivalence import same_pod_sets
+from kueuelib.jobs.pods.roster import same_shapes
+from kueuelib.jobs.reconcile.matching import same_pod_sets
 
 
 class PodJob(

@@ -23,7 +23,7 @@ from kueuelib.api.names import (
     SUSPENDING_PARENT,
     is_dns1123_subdomain,
 )
-from kueuelib.api.validation.gates import gate_errors
+from kueuelib.api.validation.fields import gate_errors
 from kueuelib.errors import FieldError
 from kueuelib.jobs.contract.field_rules import (
     IMMUTABLE,

@@ -17,9 +17,12 @@ from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, READY, webhook_path
 from kueuelib.jobs.webhooks.rules import with_default_class
 from kueuelib.jobs.webhooks.serving import admit_knowing_owners, warnings_about
-from kueuelib.runtime.webhook.admission import AdmissionRequest, mutating
-from kueuelib.runtime.webhook.conditions import new_or_changed
-from kueuelib.runtime.webhook.reviews import shape_with
+from kueuelib.runtime.webhook.admission import (
+    AdmissionRequest,
+    mutating,
+    new_or_changed,
+    shape_with,
+)
 from kueuelib.runtime.webhook.server import WebhookServer
 
 SHAPE = shape_with(

@@ -20,17 +20,17 @@ from kueuelib.jobs.contract.commands import WARNING, Change, Emit, RequeueAfter
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile import reports
-from kueuelib.jobs.reconcile.job_phase import Case, JobPhase, job_phase_of
-from kueuelib.jobs.reconcile.left_of_stop import is_left_to_end, is_stop_begun
 from kueuelib.jobs.reconcile.matching import (
     is_controlled_by,
     is_equivalent,
+    is_left_to_end,
+    is_stop_begun,
     match,
     match_prebuilt,
     matching_of,
     own_workloads,
 )
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import Case, JobPhase, Situation, job_phase_of
 from kueuelib.jobs.reconcile.steps import (
     COMPOSE_ERROR,
     STEPS,

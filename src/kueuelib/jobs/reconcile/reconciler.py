@@ -9,14 +9,13 @@ from kueuelib.api.meta import Obj, ObjectKey, controller_of
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.owners import Owners
-from kueuelib.jobs.lookups.referred import Referred
+from kueuelib.jobs.lookups.remembered import Referred
 from kueuelib.jobs.lookups.stores import ABOVE_UID, ByName, JobStores
 from kueuelib.jobs.reconcile.executor import Executor
 from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
-from kueuelib.jobs.reconcile.situation import Situation
-from kueuelib.jobs.reconcile.vanished import Vanished
+from kueuelib.jobs.reconcile.situation import Situation, Vanished
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import SETTLED, Result

@@ -19,12 +19,12 @@ from kueuelib.errors import ConfigError
 from kueuelib.jobs.contract.capabilities import JobWithReclaimablePods, JobWithReplacements
 from kueuelib.jobs.contract.commands import WARNING, Command, Emit, PatchStatus
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
-from kueuelib.jobs.reconcile.equivalence import same_templates
+from kueuelib.jobs.reconcile.matching import same_templates
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.jobs.reconcile.written import as_written
 from kueuelib.workload import states
-from kueuelib.workload.evictions import WAIT_FOR_RECOVERY, WAIT_FOR_START
-from kueuelib.workload.patches import status_writes
+from kueuelib.workload.phases import WAIT_FOR_RECOVERY, WAIT_FOR_START
+from kueuelib.workload.states import status_writes
 
 READY_STARTED = "Started"
 READY_RECOVERED = "Recovered"

@@ -11,13 +11,12 @@ from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.stores import JobStores
-from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.cache import Cache, OptionalInformer
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import Clock
 from kueuelib.runtime.controller import Controller
 from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.informer import Informer
-from kueuelib.runtime.optional import OptionalInformer
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook.server import WebhookServer
 

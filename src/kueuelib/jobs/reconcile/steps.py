@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from kueuelib.api.kinds import PODS, WORKLOADS
-from kueuelib.api.meta import Obj, controller_of
+from kueuelib.api.meta import Obj, controller_of, parse_time
 from kueuelib.api.names import (
     EVICTED,
     FINISHED,
@@ -19,12 +19,7 @@ from kueuelib.api.names import (
     REASON_SUCCEEDED,
 )
 from kueuelib.errors import PodSetError
-from kueuelib.jobs.contract.additions import remembered
-from kueuelib.jobs.contract.capabilities import (
-    ComposableJob,
-    JobWithFinalize,
-    StopReason,
-)
+from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithFinalize, StopReason
 from kueuelib.jobs.contract.commands import (
     MISSED,
     WARNING,
@@ -38,15 +33,18 @@ from kueuelib.jobs.contract.commands import (
     Recheck,
     RequeueAfter,
 )
+from kueuelib.jobs.contract.field_rules import where_named
 from kueuelib.jobs.contract.generic_job import GenericJob
-from kueuelib.jobs.contract.identifiers import where_named
 from kueuelib.jobs.contract.podset_info import FlavorNotFound
 from kueuelib.jobs.reconcile import reports
-from kueuelib.jobs.reconcile.job_phase import Case, JobPhase
-from kueuelib.jobs.reconcile.left_of_stop import is_left_to_end, left_of_stop
-from kueuelib.jobs.reconcile.matching import accepted, refuse_repetition
+from kueuelib.jobs.reconcile.matching import (
+    accepted,
+    is_left_to_end,
+    left_of_stop,
+    refuse_repetition,
+)
 from kueuelib.jobs.reconcile.priority import PriorityClassNotFound, resolve
-from kueuelib.jobs.reconcile.retention import expiry
+from kueuelib.jobs.reconcile.situation import Case, JobPhase
 from kueuelib.jobs.reconcile.workload_build import (
     as_own,
     build_workload,
@@ -57,8 +55,35 @@ from kueuelib.jobs.reconcile.workload_build import (
     with_queue,
     with_taken_over,
 )
-from kueuelib.jobs.reconcile.written import forgetting, infos_left, noted, started
+from kueuelib.jobs.reconcile.written import forgetting, infos_left, noted, remembered, started
 from kueuelib.workload import states
+from kueuelib.workload.phases import DUE_TO
+
+# ---- deletes jobs that were deactivated, after a time --------------------------------------------
+
+DELETED = "Deleted"
+
+
+def expiry(case: Case) -> tuple[Command, ...]:
+    """Deletes a job that we deactivated, once its retention time is over."""
+    after = case.situation.settings.delete_deactivated_after
+    eviction = states.condition(case.workload, EVICTED)
+    by_us = eviction.get("reason", "").startswith(DUE_TO)
+    if after is None or states.is_active(case.workload) or not by_us:
+        return ()
+    if case.situation.uses_quota(case.job):
+        return ()
+    left = parse_time(eviction["lastTransitionTime"]) + after - case.situation.now
+    if left > 0:
+        return (RequeueAfter("it was deactivated and is kept for a while", left),)
+    message = "Deleted: it was deactivated, and its retention period is over"
+    told = Emit(case.job.raw, DELETED, message)
+    if isinstance(case.job, ComposableJob):
+        return (told, *case.job.remove_members())
+    return (told, Delete(case.job.resource, case.job.raw))
+
+
+# --------------------------------------------------------------------------------------------------
 
 MISSING_RETRY = 5.0
 """Seconds until the next look for a missing object."""

@@ -20,8 +20,8 @@ from kueuelib.api.names import (
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithPriorityClass
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
-from kueuelib.jobs.contract.taken_over import NOTHING_ELSE, TakenOver
-from kueuelib.jobs.reconcile.equivalence import made_from
+from kueuelib.jobs.contract.settings import NOTHING_ELSE, TakenOver
+from kueuelib.jobs.reconcile.matching import made_from
 from kueuelib.jobs.reconcile.priority import (
     Priority,
     PriorityClasses,

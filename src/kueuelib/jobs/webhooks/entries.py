@@ -23,7 +23,7 @@ from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.controllers.webhooks import Entry
 from kueuelib.errors import ApiError, ConfigError, Conflict, NotFound, TransportError
-from kueuelib.jobs.lookups.default_queues import DefaultQueues
+from kueuelib.jobs.lookups.owners import DefaultQueues
 from kueuelib.jobs.webhooks.manifests import namespaces_of
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client
@@ -31,7 +31,7 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.steps import lasting_tasks
-from kueuelib.runtime.webhook.keeper import following
+from kueuelib.runtime.webhook.trust import following
 
 PERIOD = 60.0
 """Seconds between two looks at the configurations."""

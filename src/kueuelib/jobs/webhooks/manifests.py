@@ -18,7 +18,7 @@ from kueuelib.api.names import NAMESPACE_NAME_LABEL, PRIORITY_CLASS_LABEL, QUEUE
 from kueuelib.api.patterns import SUBDOMAIN
 from kueuelib.jobs.contract.integration import Integration, WebhookEntry, no_rules
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.runtime.webhook.conditions import (
+from kueuelib.runtime.webhook.admission import (
     IS_NEW,
     OLD,
     condition,

@@ -15,7 +15,7 @@ from kueuelib.api.names import (
     admission_gates,
     is_dns1123_subdomain,
 )
-from kueuelib.api.validation.gates import GATES_PATH, gate_errors
+from kueuelib.api.validation.fields import GATES_PATH, gate_errors
 from kueuelib.errors import FieldError
 from kueuelib.jobs.contract.capabilities import is_skipped
 from kueuelib.jobs.contract.field_rules import (
@@ -23,10 +23,11 @@ from kueuelib.jobs.contract.field_rules import (
     NO_SUBDOMAIN,
     annotation_path,
     forbidden,
+    identifier,
     invalid,
     label_path,
+    where_named,
 )
-from kueuelib.jobs.contract.identifiers import identifier, where_named
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 

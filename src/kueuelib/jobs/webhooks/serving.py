@@ -21,8 +21,7 @@ from kueuelib.jobs.contract.capabilities import is_skipped
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.kinds.follower import KindFollower
-from kueuelib.jobs.kinds.standing import HELD_BACK, KindMetrics
+from kueuelib.jobs.kinds.follower import HELD_BACK, KindFollower, KindMetrics
 from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.stores import JobStores
 from kueuelib.jobs.webhooks.manifests import webhook_path
@@ -30,10 +29,10 @@ from kueuelib.jobs.webhooks.rules import default_job, validate_job
 from kueuelib.runtime.webhook.admission import (
     AdmissionHandler,
     AdmissionRequest,
+    Shapes,
     ValidationResult,
     mutating,
 )
-from kueuelib.runtime.webhook.reviews import Shapes
 from kueuelib.runtime.webhook.server import WebhookServer
 
 

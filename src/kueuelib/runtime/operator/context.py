@@ -7,37 +7,89 @@ from functools import cached_property
 from typing import Any
 
 from kueuelib.api.codec import encode
-from kueuelib.api.conditions import check_condition, check_reason, with_raw_condition
-from kueuelib.api.forms import Kind, Typed, resource_of
-from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of
-from kueuelib.api.models import (
+from kueuelib.api.forms import (
+    Kind,
     ModelPart,
+    Typed,
     encode_model,
     has_field,
     is_model,
     is_model_class,
+    resource_of,
     without_models,
+)
+from kueuelib.api.meta import (
+    Obj,
+    ObjectKey,
+    Resource,
+    check_condition,
+    check_reason,
+    key_of,
+    labels_of,
+    with_raw_condition,
 )
 from kueuelib.api.patch import diff_merge_patch
 from kueuelib.api.struct import Struct
-from kueuelib.errors import ConfigError, NotFound
+from kueuelib.errors import ConfigError, Conflict, NotFound
 from kueuelib.machinery.event_series import EventType
 from kueuelib.machinery.ownership import (
     MANAGED_BY,
     OWNER_INDEX,
+    claim_problem,
     is_absent,
+    is_left_over,
     owned_child,
     placed_child,
 )
-from kueuelib.runtime.client import Client
+from kueuelib.runtime.client import Client, managers_of, read, take_over, take_over_named
 from kueuelib.runtime.cluster import Cluster
 from kueuelib.runtime.informer import Informer
-from kueuelib.runtime.operator.adopting import claim
 from kueuelib.runtime.operator.reconciled import OtherCluster, OtherKind, Watched, watched_of
-from kueuelib.runtime.operator.surroundings import Surroundings
-from kueuelib.runtime.operator.writes import NotingClient, Writes
+from kueuelib.runtime.operator.surroundings import NotingClient, Surroundings, Writes
 from kueuelib.runtime.queries import PatchType
-from kueuelib.runtime.reading import take_over_named
+
+# ---- objects that exist before an operator applies them ------------------------------------------
+
+
+async def claim(
+    client: Client,
+    resource: Resource,
+    key: ObjectKey,
+    present: Obj | None,
+    owner: Obj,
+    by: str,
+    adopt: bool | Collection[str],
+) -> None:
+    """Checks that an object may be applied as a child, and takes over fields of others.
+
+    Args:
+        client: reads the object and writes its `managedFields`.
+        resource: its kind.
+        key: its name.
+        present: the object in the cache, which lacks objects without the label of the operator.
+        owner: the intended owner.
+        by: the operator.
+        adopt: see `Context.apply`.
+
+    Raises:
+        ConfigError: it is foreign.
+        Conflict: it was changed meanwhile, or it is left from an earlier owner with the same name.
+    """
+    managers = managers_of(adopt)
+    actual = await read(client, resource, key) if present is None or managers else present
+    if actual is not None and is_left_over(actual, owner):
+        raise Conflict(
+            f"{resource.kind} {key} belongs to an earlier {owner['kind']} with the same name, and "
+            "has not been deleted yet"
+        )
+    problem = actual and claim_problem(actual, owner, by, adopt=bool(adopt))
+    if problem:
+        raise ConfigError(f"{resource.kind} {key}", *problem)
+    if actual is not None:
+        await take_over(client, resource, actual, managers)
+
+
+# --------------------------------------------------------------------------------------------------
 
 
 class Context:

@@ -9,11 +9,12 @@ from functools import wraps
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
+import attrs
+
 from kueuelib.api.definitions import Definition
 from kueuelib.api.forms import Kind, Typed, resource_of
 from kueuelib.api.meta import KubeObject, Obj, Resource
 from kueuelib.errors import ConfigError, FieldError
-from kueuelib.runtime.operator.hooked import Hook, name_of
 from kueuelib.runtime.operator.reconciled import (
     Indexes,
     MapFunction,
@@ -28,7 +29,60 @@ from kueuelib.runtime.predicates import Predicate
 from kueuelib.runtime.webhook.admission import AdmissionRequest, ValidationResult
 
 if TYPE_CHECKING:
+    from kueuelib.runtime.operator.context import Context
     from kueuelib.runtime.telemetry import Telemetry
+
+
+# ---- a kind with the function that checks or completes its objects before they are stored --------
+
+OPERATIONS = ("CREATE", "UPDATE", "DELETE")
+
+
+def _check_operations(hook: Hook, _: object, operations: tuple[str, ...]) -> None:
+    allowed = OPERATIONS[:2] if hook.mutating else OPERATIONS
+    if not operations or not set(operations) <= set(allowed):
+        raise ConfigError(
+            name_of(hook.function),
+            f"operations= is {', '.join(operations) or 'empty'}",
+            f"write some of {', '.join(allowed)}",
+        )
+
+
+@attrs.frozen
+class Hook:
+    """A webhook of an operator.
+
+    Attributes:
+        kind: the kind, or its class.
+        function: a check (`mutating` is False) or a function from object to object.
+        mutating: whether the function changes objects.
+        operations: when the API server calls it.
+        object_selector: only objects with such labels.
+
+    Raises:
+        ConfigError: an operation is not one that a webhook can get.
+    """
+
+    kind: Kind
+    function: Callable[..., Any]
+    mutating: bool
+    operations: tuple[str, ...] = attrs.field(validator=_check_operations)
+    object_selector: Mapping[str, Any]
+
+    @property
+    def path(self) -> str:
+        """Where it is served."""
+        resource = resource_of(self.kind)
+        verb = "default" if self.mutating else "validate"
+        return f"/{verb}-{resource.plural}.{resource.group or 'core'}"
+
+
+def name_of(function: object) -> str:
+    """What a function is called in messages."""
+    return getattr(function, "__name__", f"{function!r:.60}")
+
+
+# --------------------------------------------------------------------------------------------------
 
 K = TypeVar("K", bound=Typed)
 V = TypeVar("V")
@@ -84,7 +138,7 @@ class Operator:
             if not each.get("verbs"):
                 problem = f"a rule of rules= has no verbs: {dict(each)!r:.80}"
                 raise ConfigError(f"operator {name}", problem, "name at least one")
-        self.reconciled: list[Reconciled[Any]] = []
+        self.reconciled: list[Reconciled[Any, Context]] = []
         self.hooks: list[Hook] = []
         self.clusters: dict[str, OtherCluster] = {}
         self._kinds = tuple(kinds)
@@ -123,7 +177,7 @@ class Operator:
         predicate: Predicate | None = None,
         workers: int = 1,
         timeout: float | None = None,
-    ) -> Callable[[Reconcile[K]], Reconciled[K]]: ...
+    ) -> Callable[[Reconcile[K, Context]], Reconciled[K, Context]]: ...
 
     @overload
     def reconciles(
@@ -138,7 +192,7 @@ class Operator:
         predicate: Predicate | None = None,
         workers: int = 1,
         timeout: float | None = None,
-    ) -> Callable[[Reconcile[Obj]], Reconciled[Obj]]: ...
+    ) -> Callable[[Reconcile[Obj, Context]], Reconciled[Obj, Context]]: ...
 
     def reconciles(
         self,
@@ -152,7 +206,7 @@ class Operator:
         predicate: Predicate | None = None,
         workers: int = 1,
         timeout: float | None = None,
-    ) -> Callable[[Reconcile[Any]], Reconciled[Any]]:
+    ) -> Callable[[Reconcile[Any, Context]], Reconciled[Any, Context]]:
         """Register the function that makes the world agree with an object.
 
         It is called with the object and a `Context` whenever the object, one of its children, or
@@ -192,8 +246,8 @@ class Operator:
                 "keep one function per kind",
             )
 
-        def register(function: Reconcile[Any]) -> Reconciled[Any]:
-            made: Reconciled[Any] = Reconciled(
+        def register(function: Reconcile[Any, Context]) -> Reconciled[Any, Context]:
+            made: Reconciled[Any, Context] = Reconciled(
                 self.name,
                 kind,
                 function,
@@ -212,7 +266,7 @@ class Operator:
 
         return register
 
-    def _check_clusters(self, declared: Reconciled[Any]) -> None:
+    def _check_clusters(self, declared: Reconciled[Any, Context]) -> None:
         for each in declared.watches:
             if isinstance(each, OtherKind) and each.cluster not in self.clusters:
                 raise ConfigError(

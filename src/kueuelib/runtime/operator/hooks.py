@@ -12,8 +12,7 @@ from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import KubeObject, Obj, Resource
 from kueuelib.api.patch import diff_merge_patch, merge_patch
 from kueuelib.errors import ConfigError, FieldError
-from kueuelib.runtime.operator.declaration import Operator
-from kueuelib.runtime.operator.hooked import Hook, name_of
+from kueuelib.runtime.operator.declaration import Hook, Operator, name_of
 from kueuelib.runtime.webhook.admission import (
     AdmissionRequest,
     Mutator,

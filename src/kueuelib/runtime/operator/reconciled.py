@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import attrs
 
@@ -16,10 +16,8 @@ from kueuelib.machinery.store import Delta
 from kueuelib.runtime.controller import Result
 from kueuelib.runtime.predicates import Predicate
 
-if TYPE_CHECKING:
-    from kueuelib.runtime.operator.context import Context
-
 V = TypeVar("V")
+C = TypeVar("C")
 
 
 @attrs.frozen
@@ -59,7 +57,8 @@ Watched = Resource | OtherKind
 """The objects that an informer follows."""
 MapFunction = Callable[[Delta[Obj]], Iterable[ObjectKey]]
 Indexes = Mapping[str, Callable[[Obj], Iterable[Hashable]]]
-Reconcile = Callable[[V, "Context"], Awaitable[Result | None]]
+Reconcile = Callable[[V, C], Awaitable[Result | None]]
+"""A reconciler: a coroutine function of an object and a `Context`."""
 _FINALIZER = re.compile(r"[-.a-z0-9]+/[-._A-Za-z0-9]+")
 
 
@@ -110,7 +109,7 @@ def check_function(function: Any, arguments: int, *, awaited: bool) -> None:
         ) from error
 
 
-class Reconciled(Generic[V]):
+class Reconciled(Generic[V, C]):
     """A kind with the function that reconciles its objects; made by `Operator.reconciles`.
 
     It can be called like the function itself.
@@ -132,7 +131,7 @@ class Reconciled(Generic[V]):
         self,
         operator: str,
         kind: Kind,
-        function: Reconcile[V],
+        function: Reconcile[V, C],
         *,
         owns: Iterable[Kind],
         writes: Iterable[Kind],
@@ -183,15 +182,15 @@ class Reconciled(Generic[V]):
         self.timeout = timeout
         self.finalizer = ""
         self.adopt: frozenset[str] = frozenset()
-        self.teardown_function: Reconcile[V] | None = None
+        self.teardown_function: Reconcile[V, C] | None = None
 
-    def __call__(self, value: V, context: Context) -> Awaitable[Result | None]:
+    def __call__(self, value: V, context: C) -> Awaitable[Result | None]:
         """Call the reconciler, for example in a test."""
         return self.function(value, context)
 
     def teardown(
         self, finalizer: str = "", *, adopt: Iterable[str] = ()
-    ) -> Callable[[Reconcile[V]], Reconcile[V]]:
+    ) -> Callable[[Reconcile[V, C]], Reconcile[V, C]]:
         """Register what has to happen before an object of the kind may vanish.
 
         The finalizer is added before the reconciler is first called. It is removed when the
@@ -224,7 +223,7 @@ class Reconciled(Generic[V]):
                 "keep one teardown function per kind",
             )
 
-        def register(function: Reconcile[V]) -> Reconcile[V]:
+        def register(function: Reconcile[V, C]) -> Reconcile[V, C]:
             check_function(function, 2, awaited=True)
             self.finalizer, self.teardown_function = finalizer, function
             self.adopt = frozenset(adopt)

@@ -23,6 +23,7 @@ from kueuelib.errors import (
     TerminalError,
     TransportError,
 )
+from kueuelib.machinery.event_series import Recent
 from kueuelib.machinery.ownership import (
     MANAGED_BY,
     OWNER_INDEX,
@@ -35,7 +36,6 @@ from kueuelib.machinery.ownership import (
     holders,
     owners_of,
 )
-from kueuelib.machinery.repetition import Recent
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
@@ -46,12 +46,11 @@ from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.failures import is_denied, is_terminal
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.logs import get_logger
-from kueuelib.runtime.operator.callbacks import Callback, predicate_of
 from kueuelib.runtime.operator.context import Context
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.reconciled import OtherKind, Reconciled, Watched
 from kueuelib.runtime.operator.repeats import LISTENER, Change, Repeats, Round
-from kueuelib.runtime.operator.surroundings import Surroundings, index_name
+from kueuelib.runtime.operator.surroundings import Callback, Surroundings, index_name, predicate_of
 from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.steps import contained
 from kueuelib.runtime.telemetry import Telemetry
@@ -218,7 +217,7 @@ class KindReconciler:
 
 def controller_for(
     operator: Operator,
-    declared: Reconciled[Any],
+    declared: Reconciled[Any, Any],
     client: Client,
     cache: Cache,
     recorder: EventSink,

@@ -17,8 +17,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from kueuelib.runtime import connections
-from kueuelib.runtime.connections import Connection
-from kueuelib.runtime.slots import Slots
+from kueuelib.runtime.connections import Connection, Slots
 
 MOST_HEAD: Final = 8190
 MOST: Final = 2**16

@@ -1,4 +1,4 @@
-"""The HTTPS server of admission and conversion webhooks.
+"""The HTTPS server of admission and conversion webhooks, and its place in a manager.
 
 The HTTP status is 200 whenever the review could be read; the verdict is inside.
 """
@@ -10,51 +10,126 @@ import inspect
 import logging
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
+import attrs
 import orjson
 from aiohttp import web
 
-from kueuelib.api.meta import Obj
-from kueuelib.errors import ApiError, BadRequest, ServerError
+from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.errors import ApiError, BadRequest, ConfigError, KueuelibError, ServerError
+from kueuelib.runtime.addresses import parse_address
+from kueuelib.runtime.authority import Names, host_names, server_context
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.connections import Bodies
 from kueuelib.runtime.http import serving
 from kueuelib.runtime.logs import get_logger
-from kueuelib.runtime.request_bodies import Bodies
+from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.steps import in_own_task
+from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook.admission import (
-    AdmissionRequest,
-    Mutator,
-    RequestMutator,
-    Validator,
-    denied,
-    mutating,
-    parse_request,
-    validating,
-)
-from kueuelib.runtime.webhook.conversion import (
-    ConversionFailed,
-    Converter,
-    convert_all,
-    convert_at_once,
-    review_answer,
-)
-from kueuelib.runtime.webhook.direct import Direct
-from kueuelib.runtime.webhook.reviews import (
     MAX_BODY,
     MAX_VALUES,
+    AdmissionRequest,
     Forms,
+    Mutator,
+    RequestMutator,
     Shapes,
+    Validator,
+    denied,
     form_of,
     is_too_much,
     misfit,
     misfit_of_objects,
+    mutating,
+    parse_request,
+    validating,
 )
+from kueuelib.runtime.webhook.direct import Direct
+from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
 
-if TYPE_CHECKING:
-    from kueuelib.runtime.telemetry import Telemetry
+# ---- `ConversionReview` v1: objects of one version in, the same objects of another out -----------
+
+Converter = Callable[[Obj, str], Obj]
+"""(object, version without group) to the object in that version, as a new dict."""
+YIELD_EVERY = 100
+"""After this many objects, other requests get a turn."""
+_KEPT = ("name", "namespace", "uid")
+
+
+class ConversionFailed(KueuelibError):
+    """An object cannot be converted; the message names it."""
+
+
+async def convert_all(request: Mapping[str, Any], converter: Converter) -> list[Obj]:
+    """All objects of a review's `request`, converted.
+
+    Raises:
+        ConversionFailed: one cannot be converted; then none is.
+    """
+    desired = str(request["desiredAPIVersion"])
+    converted = []
+    for number, obj in enumerate(request.get("objects") or (), 1):
+        converted.append(convert_one(obj, desired, converter))
+        if number % YIELD_EVERY == 0:
+            await asyncio.sleep(0)
+    return converted
+
+
+def convert_at_once(request: Mapping[str, Any], converter: Converter) -> list[Obj] | None:
+    """The result of `convert_all`, if that never lets other requests pass; else None.
+
+    Raises:
+        ConversionFailed: one cannot be converted.
+    """
+    objects, desired = request.get("objects") or (), str(request["desiredAPIVersion"])
+    if len(objects) >= YIELD_EVERY:
+        return None
+    return [convert_one(obj, desired, converter) for obj in objects]
+
+
+def convert_one(obj: Obj, desired: str, converter: Converter) -> Obj:
+    """One object in the version `desired`, which is written `group/version`.
+
+    Raises:
+        ConversionFailed: the converter refused it, or changed its identity.
+    """
+    present = str(obj.get("apiVersion") or "")
+    if present == desired:
+        return obj
+    meta = obj.get("metadata") or {}
+    what = f"{obj.get('kind')} {meta.get('namespace') or ''}/{meta.get('name') or ''}"
+    group, _, version = desired.rpartition("/")
+    if present.rpartition("/")[0] != group:
+        raise ConversionFailed(f"{what}: cannot become {desired}, it is {present!r}")
+    try:
+        made = converter(obj, version)
+    except (KueuelibError, ValueError) as error:
+        raise ConversionFailed(f"{what}: {present} to {desired}: {error}") from error
+    if made.get("apiVersion") != desired:
+        raise ConversionFailed(f"{what}: became {made.get('apiVersion')!r} instead of {desired}")
+    after = made.get("metadata") or {}
+    for field in _KEPT:
+        if after.get(field) != meta.get(field):
+            raise ConversionFailed(f"{what}: the conversion changed metadata.{field}")
+    return made
+
+
+def review_answer(uid: str, converted: list[Obj] | None, message: str = "") -> Obj:
+    """The `response` of a review: the objects, or the reason of the failure."""
+    if converted is None:
+        return {
+            "uid": uid,
+            "convertedObjects": [],
+            "result": {"status": "Failure", "message": message},
+        }
+    return {"uid": uid, "convertedObjects": converted, "result": {"status": "Success"}}
+
+
+# --------------------------------------------------------------------------------------------------
 
 HELD = 8 * MAX_BODY
 """Bytes of reviews that are read or wait, together: they can be sent without credentials."""
@@ -385,3 +460,66 @@ class _Metrics:
             self._conversion_panics.inc()
         else:
             self._panics.labels(path).inc()
+
+
+# Webhooks as parts of a manager: the server, its certificate, and the objects that trust it.
+
+WEBHOOK = "webhook address"
+"""What the address is called in errors."""
+
+
+@attrs.frozen
+class Webhooks:
+    """A webhook server of a manager, and the configurations that send objects to it.
+
+    Attributes:
+        server: handlers are registered with it before the manager runs.
+        mutating: the name of the MutatingWebhookConfiguration.
+        validating: the name of the ValidatingWebhookConfiguration.
+        user: the user name of the program in the cluster, whose own writes need no review.
+    """
+
+    server: WebhookServer
+    mutating: str
+    validating: str
+    user: str
+
+
+def add_webhook_server(
+    manager: Manager,
+    client: Client,
+    address: str,
+    names: Names,
+    secret: ObjectKey,
+    trusting: Iterable[Trusting],
+    *,
+    organisation: str = "kueuelib",
+    telemetry: Telemetry | None = None,
+) -> WebhookServer:
+    """Add a webhook server, and the keeper of its certificate.
+
+    Args:
+        manager: runs both.
+        client: reads and writes the certificate.
+        address: `host:port` to listen at.
+        names: of the certificate, besides the host.
+        secret: where the certificate is kept.
+        trusting: the objects that carry our authority.
+        organisation: in the certificate.
+        telemetry: where the server reports.
+
+    Raises:
+        ConfigError: the address is malformed.
+    """
+    place = parse_address(address, WEBHOOK)
+    if place is None:
+        raise ConfigError(WEBHOOK, "webhooks are needed", "write HOST:PORT")
+    host, port = place
+    if host and host not in ("0.0.0.0", "::"):
+        names |= host_names([host])
+    tls = server_context()
+    keeper = CertificateKeeper(client, [tls], secret, names, trusting, organisation=organisation)
+    server = WebhookServer(host, port, tls, telemetry=telemetry, subject=WEBHOOK)
+    manager.add(Group.WEBHOOKS, keeper, "certificates")
+    manager.add(Group.WEBHOOKS, server, "webhook server")
+    return server

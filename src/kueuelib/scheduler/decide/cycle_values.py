@@ -10,8 +10,7 @@ from kueuelib.api.kueue import Admission, PodSetRequest, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
 from kueuelib.api.struct import frozen
-from kueuelib.scheduler.decide.preemption.guard import PolicyFault
-from kueuelib.scheduler.decide.preemption.history import NOTHING, Past
+from kueuelib.scheduler.decide.preemption.guard import NOTHING, Past, PolicyFault
 from kueuelib.scheduler.decide.preemption.victims import Preemption
 from kueuelib.scheduler.pending.item import Progress, Promise, Requeue
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds, WorkloadInfo

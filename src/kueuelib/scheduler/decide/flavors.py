@@ -33,12 +33,17 @@ from kueuelib.scheduler.decide.offers import (
     Proposal,
     offers_for,
 )
-from kueuelib.scheduler.decide.preemption.candidates import Preemptor
-from kueuelib.scheduler.decide.preemption.outlook import Simulation, simulate
+from kueuelib.scheduler.decide.preemption.search import Simulation, simulate
+from kueuelib.scheduler.decide.preemption.victims import Preemptor
 from kueuelib.scheduler.pending.item import Progress
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
-from kueuelib.scheduler.quota import arithmetic
-from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource
+from kueuelib.scheduler.quota.amounts import (
+    NO_LIMITS,
+    Amounts,
+    FlavorResource,
+    available_along,
+    level,
+)
 from kueuelib.scheduler.quota.queue_spec import FIRST_FIT, Fungibility
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.values import value
@@ -247,8 +252,8 @@ def _request(
     spec = preemptor.queue.spec
     node, used = snapshot.nodes[spec.name], snapshot.used[pair]
     wanted = earlier + amount
-    available = arithmetic.available_along(node.steps[pair], used)
-    borrowing, in_part = arithmetic.level(node, pair, wanted, used)
+    available = available_along(node.steps[pair], used)
+    borrowing, in_part = level(node, pair, wanted, used)
     if wanted <= available or not wanted:
         return _fits(borrowing) if borrowing else _FREE
     capacity = node.capacity[pair]

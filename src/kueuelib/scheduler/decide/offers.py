@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kueuelib.api.affinity import required_node_affinity, requirement_matches
 from kueuelib.api.core import PodSpec
 from kueuelib.api.kueue import Admission, PodSetAssignment
+from kueuelib.api.nodes import required_node_affinity, requirement_matches, untolerated
 from kueuelib.api.quantity import quantity_of
-from kueuelib.api.tolerations import untolerated
 from kueuelib.scheduler.blockers import (
     FIT,
     AffinityMismatch,

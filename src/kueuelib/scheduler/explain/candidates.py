@@ -5,21 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kueuelib.api import kueue, names
-from kueuelib.api.kueue import ClusterQueue, Workload
+from kueuelib.api.core import Taint
+from kueuelib.api.kueue import ClusterQueue, ClusterQueueSpec, Workload
 from kueuelib.api.meta import ObjectKey, is_true
+from kueuelib.api.preemption_policies import (
+    BORROW_WITHIN_COHORT,
+    RECLAIM_WITHIN_COHORT,
+    WITHIN_CLUSTER_QUEUE,
+)
+from kueuelib.api.queues import ONE
 from kueuelib.scheduler.explain.changes import (
+    BORROWING,
+    LENDING,
+    MOST_WEIGHT,
+    NOMINAL,
     Change,
+    CreateFlavor,
+    CreateLocalQueue,
     Ends,
+    LabelNamespace,
+    More,
+    RaiseQuota,
     RaiseThreshold,
+    RaiseWeight,
+    ServeCheck,
+    SetParent,
     SetPolicy,
     StartLocalQueue,
     Withdraws,
-)
-from kueuelib.scheduler.explain.creations import (
-    CreateFlavor,
-    CreateLocalQueue,
-    LabelNamespace,
-    ServeCheck,
+    amount_in,
 )
 from kueuelib.scheduler.explain.leaving import is_leaving
 from kueuelib.scheduler.explain.obstacles import missing_labels
@@ -33,13 +47,203 @@ from kueuelib.scheduler.explain.own_changes import (
     node_demands,
     returns,
 )
-from kueuelib.scheduler.explain.raises import cohort_raises, other_raises, own_raises
-from kueuelib.scheduler.explain.tree_changes import MOST_WEIGHT, RaiseWeight
-from kueuelib.scheduler.explain.tree_search import TreeSearch
-from kueuelib.scheduler.explain.widening import tolerable, wider_policies
-from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.explain.sizes import MOST
+from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, Place, World
 from kueuelib.scheduler.pending.workload_info import holds_quota
 from kueuelib.scheduler.quota.queue_spec import queue_spec
+
+# ---- finds values of policies, and tolerations, that would help a workload -----------------------
+
+
+def wider_policies(spec: ClusterQueueSpec) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """The path of each policy, its value, and the values that allow more, the nearest first."""
+    policies = (
+        (
+            "preemption.withinClusterQueue",
+            spec.preemption.within_cluster_queue,
+            WITHIN_CLUSTER_QUEUE,
+        ),
+        (
+            "preemption.reclaimWithinCohort",
+            spec.preemption.reclaim_within_cohort,
+            RECLAIM_WITHIN_COHORT,
+        ),
+        (
+            "preemption.borrowWithinCohort.policy",
+            spec.preemption.borrow_within_cohort.policy,
+            BORROW_WITHIN_COHORT,
+        ),
+        (
+            "flavorFungibility.whenCanPreempt",
+            spec.flavor_fungibility.when_can_preempt,
+            (kueue.MAY_STOP_SEARCH, kueue.TRY_NEXT_FLAVOR),
+        ),
+    )
+    for path, before, scale in policies:
+        at = scale.index(before) if before in scale else 0
+        yield path, before, scale[at + 1 :]
+
+
+def tolerable(world: World, queue: ClusterQueue | None) -> list[tuple[str, Taint]]:
+    """The taints that keep pods off the flavors of a queue, each with its flavor."""
+    if queue is None:
+        return []
+    return [
+        (name, taint)
+        for name in queue_spec(queue).flavors
+        if name in world.flavors
+        for taint in world.flavors[name].spec.node_taints
+        if taint.effect in ("NoSchedule", "NoExecute")
+    ]
+
+
+# ---- where a workload might get more quota, each with the largest raise that makes sense ---------
+
+LIMITS = {LENDING: "lending", NOMINAL: "nominal", BORROWING: "borrowing"}
+"""The fields of quotas, each with the field of `Limits` that it becomes."""
+
+
+def own_raises(world: World, queue: ClusterQueue) -> Iterator[RaiseQuota]:
+    """Quotas of a ClusterQueue, flavor by flavor.
+
+    Args:
+        world: the facts.
+        queue: the ClusterQueue of the workload.
+    """
+    place = Place(CLUSTER_QUEUE, queue.name)
+    for flavor in queue_spec(queue).flavors:
+        for field in LIMITS:
+            yield from _raise(world, queue, place, flavor, field)
+
+
+def cohort_raises(world: World, queue: ClusterQueue) -> Iterator[RaiseQuota]:
+    """Quotas and limits of the Cohorts of its tree, those above it first.
+
+    Args:
+        world: the facts.
+        queue: the ClusterQueue of the workload.
+    """
+    above = world.above(queue.spec.cohort_name)
+    others = [name for name in world.cohorts_of(world.scope_of(queue)) if name not in above]
+    for cohorts in (above, others):
+        for flavor in queue_spec(queue).flavors:
+            for name in cohorts:
+                for field in LIMITS if name in world.cohorts else ():
+                    yield from _raise(world, queue, Place(COHORT, name), flavor, field)
+
+
+def other_raises(world: World, queue: ClusterQueue) -> Iterator[RaiseQuota]:
+    """Quotas of the other ClusterQueues of its tree, flavor by flavor.
+
+    Args:
+        world: the facts.
+        queue: the ClusterQueue of the workload.
+    """
+    others = sorted(world.scope_of(queue) - {queue.name})
+    for field in LIMITS:
+        for flavor in queue_spec(queue).flavors:
+            for name in others:
+                yield from _raise(world, queue, Place(CLUSTER_QUEUE, name), flavor, field)
+
+
+def _raise(
+    world: World, queue: ClusterQueue, place: Place, flavor: str, field: str
+) -> Iterator[RaiseQuota]:
+    """The raise of everything that the ClusterQueue offers, as far as possible; none if nothing
+    can be raised.
+    """
+    quotas = place.quotas(world)
+    amounts = []
+    for name, resource in Place(CLUSTER_QUEUE, queue.name).quotas(world):
+        quota = quotas.get((flavor, resource))
+        amount = None if quota is None or name != flavor else amount_in(quota, field)
+        if quota is None or amount is None:
+            continue
+        # A Cohort may lend more than its own: what its members lend it.
+        full = field == LENDING and place.kind == CLUSTER_QUEUE
+        limit = (amount_in(quota, NOMINAL) or 0) - amount if full else MOST
+        if limit > 0:
+            amounts.append(More(resource, amount, limit))
+    if amounts:
+        yield RaiseQuota(place, flavor, field, tuple(amounts))
+
+
+# ---- possible changes in the tree of cohorts of a ClusterQueue -----------------------------------
+
+
+class TreeSearch:
+    """The candidates, in a fixed order.
+
+    Args:
+        world: the facts; not changed.
+        queue: the ClusterQueue.
+    """
+
+    def __init__(self, world: World, queue: ClusterQueue) -> None:
+        self._world = world
+        self._queue = queue
+        above = world.above(queue.spec.cohort_name)
+        self._places = [
+            Place(CLUSTER_QUEUE, queue.name),
+            *(Place(COHORT, name) for name in above if name in world.cohorts),
+        ]
+
+    def has_cohorts(self) -> bool:
+        """Whether its tree has a Cohort with an object."""
+        return any(
+            name in self._world.cohorts for name in self._world.cohorts_of([self._queue.name])
+        )
+
+    def weighted(self) -> list[tuple[Place, int]]:
+        """The places whose weights count for it, from the ClusterQueue up, with weights in 10^-9.
+
+        None if shares do not decide; a root has no share.
+        """
+        if self._world.settings.fair_sharing is None:
+            return []
+        weights = []
+        for place in self._places:
+            if place.parent(self._world):
+                sharing = place.spec(self._world).fair_sharing
+                weights.append((place, (ONE if sharing is None else sharing.weight).nanos))
+        return weights
+
+    def cuts(self) -> list[SetParent]:
+        """The places where a cycle of parents could be opened."""
+        cycle = self._world.cycle_above(self._queue.spec.cohort_name)
+        places = (Place(COHORT, name) for name in cycle)
+        return [self._leaves(place) for place in places if self._may_leave(place)]
+
+    def moves(self) -> list[SetParent]:
+        """Other parents in its tree for it or for a Cohort above it, without cycles, beginning with
+        no parent; `cuts` excepted. What another tree owns is not its own to take.
+        """
+        tree = self._world.cohorts_of([self._queue.name])
+        cohorts = {name: self._world.above(name) for name in tree}
+        cuts = self.cuts()
+        leaves = [self._leaves(place) for place in self._places if self._may_leave(place)]
+        return [one for one in leaves if one not in cuts] + [
+            SetParent(place, before, name)
+            for place in self._places
+            for before in (place.parent(self._world),)
+            for name, above in cohorts.items()
+            if name != before
+            and not self._world.cycle_above(name)
+            and not (place.kind == COHORT and place.name in above)
+        ]
+
+    def _leaves(self, place: Place) -> SetParent:
+        return SetParent(place, place.parent(self._world), "")
+
+    def _may_leave(self, place: Place) -> bool:
+        """Whether a place may lose its parent: limits need a parent."""
+        return bool(place.parent(self._world)) and not any(
+            quota.borrowing_limit is not None or quota.lending_limit is not None
+            for quota in place.quotas(self._world).values()
+        )
+
+
+# --------------------------------------------------------------------------------------------------
 
 MOST_TRIED = 20
 """The maximum number of workloads, queues and priorities that are tried in the whole world. If more

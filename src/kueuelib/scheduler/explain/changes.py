@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any, Protocol
 
 import attrs
 
-from kueuelib.api import kueue
-from kueuelib.api.meta import ObjectKey
-from kueuelib.api.quantity import amount_of, format_amount, quantity_of
-from kueuelib.api.quotas import ResourceQuota
+from kueuelib.api import kueue, names
+from kueuelib.api.codec import decode
+from kueuelib.api.kinds import KUEUE, V1BETA2
+from kueuelib.api.kueue import AdmissionCheck, FairSharing, LocalQueue, ResourceFlavor
+from kueuelib.api.meta import Condition, ObjectKey
+from kueuelib.api.quantity import Quantity, amount_of, format_amount, quantity_of
+from kueuelib.api.queues import ResourceQuota
 from kueuelib.api.struct import frozen
-from kueuelib.scheduler.explain.places import Place
-from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.explain.world import Place, World
 
 NOMINAL = "nominalQuota"
 BORROWING = "borrowingLimit"
@@ -291,3 +294,219 @@ class StartLocalQueue(Whole):
         local_queue = world.local_queues[self.key]
         spec = attrs.evolve(local_queue.spec, stop_policy=kueue.NONE)
         return world.with_local_queue(attrs.evolve(local_queue, spec=spec))
+
+
+# ---- changes that create a missing object or label -----------------------------------------------
+
+
+@frozen
+class CreateFlavor(Whole):
+    """Create a missing ResourceFlavor, for any nodes."""
+
+    name: str
+
+    kind = "create"
+
+    @property
+    def subject(self) -> str:
+        """The flavor."""
+        return f"ResourceFlavor {self.name}"
+
+    @property
+    def text(self) -> str:
+        """What to do."""
+        return f"create ResourceFlavor {self.name}"
+
+    def apply(self, world: World) -> World:
+        """The world with it."""
+        raw = {"apiVersion": f"{KUEUE}/{V1BETA2}", "kind": "ResourceFlavor"}
+        return world.with_flavor(decode(ResourceFlavor, {**raw, "metadata": {"name": self.name}}))
+
+
+@frozen
+class ServeCheck(Whole):
+    """Run the controller of an AdmissionCheck, and create the check if it is missing.
+
+    Attributes:
+        name: the check.
+        exists: whether it exists, and only its controller is missing.
+    """
+
+    name: str
+    exists: bool
+
+    kind = "create"
+
+    @property
+    def subject(self) -> str:
+        """The check."""
+        return f"AdmissionCheck {self.name}"
+
+    @property
+    def text(self) -> str:
+        """What to do."""
+        if self.exists:
+            return f"run the controller of AdmissionCheck {self.name}, so that it becomes Active"
+        return f"create AdmissionCheck {self.name}, and run its controller"
+
+    def apply(self, world: World) -> World:
+        """The world with it."""
+        raw = {"apiVersion": f"{KUEUE}/{V1BETA2}", "kind": "AdmissionCheck"}
+        check = world.checks.get(self.name)
+        if check is None:
+            check = decode(AdmissionCheck, {**raw, "metadata": {"name": self.name}, "spec": {}})
+        others = tuple(one for one in check.status.conditions if one.type != names.ACTIVE)
+        active = Condition(type=names.ACTIVE, status="True", reason="Active", message="")
+        status = attrs.evolve(check.status, conditions=(*others, active))
+        return world.with_check(attrs.evolve(check, status=status))
+
+
+@frozen
+class CreateLocalQueue(Whole):
+    """Create a missing LocalQueue."""
+
+    key: ObjectKey
+    cluster_queue: str
+
+    kind = "create"
+
+    @property
+    def subject(self) -> str:
+        """The LocalQueue."""
+        return f"LocalQueue {self.key}"
+
+    @property
+    def text(self) -> str:
+        """What to do."""
+        return f"create LocalQueue {self.key} with spec.clusterQueue: {self.cluster_queue}"
+
+    def apply(self, world: World) -> World:
+        """The world with it."""
+        raw = {
+            "apiVersion": f"{KUEUE}/{V1BETA2}",
+            "kind": "LocalQueue",
+            "metadata": {"name": self.key.name, "namespace": self.key.namespace},
+            "spec": {"clusterQueue": self.cluster_queue},
+        }
+        return world.with_local_queue(decode(LocalQueue, raw))
+
+
+@frozen
+class LabelNamespace(Whole):
+    """Add the labels that a ClusterQueue requires to the namespace."""
+
+    namespace: str
+    labels: tuple[tuple[str, str], ...]
+
+    kind = "namespace"
+
+    @property
+    def subject(self) -> str:
+        """The namespace."""
+        return f"Namespace {self.namespace}"
+
+    @property
+    def text(self) -> str:
+        """What to do."""
+        wanted = ", ".join(f"{key}={value}" for key, value in self.labels)
+        return f"label namespace {self.namespace} with {wanted}"
+
+    def apply(self, world: World) -> World:
+        """The world with the labels."""
+        before = world.namespaces.get(self.namespace, {})
+        return world.with_namespace(self.namespace, {**before, **dict(self.labels)})
+
+
+# ---- changes of a tree of cohorts: weights and parents -------------------------------------------
+
+MOST_WEIGHT = 2**20
+"""The maximum number of steps by which a weight is raised."""
+_ONE = Quantity.of(1).nanos
+
+
+@frozen
+class RaiseWeight:
+    """A larger weight, in steps of the last decimal place of the present one.
+
+    Attributes:
+        place: the ClusterQueue or Cohort.
+        before: its present weight, in units of 10^-9.
+        steps: how many steps more, above zero.
+    """
+
+    place: Place
+    before: int
+    steps: int
+
+    kind = "weight"
+
+    @property
+    def subject(self) -> str:
+        """The ClusterQueue or Cohort."""
+        return str(self.place)
+
+    @property
+    def text(self) -> str:
+        """What to set."""
+        return f"set spec.fairSharing.weight: {_decimal(self._to)} instead of " + (
+            _decimal(Quantity(self.before))
+        )
+
+    @property
+    def _to(self) -> Quantity:
+        step = _ONE
+        while self.before % step:
+            step //= 10
+        return Quantity(self.before + self.steps * step)
+
+    def apply(self, world: World) -> World:
+        """The world with that weight."""
+        sharing = self.place.spec(world).fair_sharing or FairSharing()
+        return self.place.changed(world, fair_sharing=attrs.evolve(sharing, weight=self._to))
+
+
+def _decimal(weight: Quantity) -> str:
+    return f"{Decimal(weight.nanos).scaleb(-9).normalize():f}"
+
+
+@frozen
+class SetParent(Whole):
+    """Another cohort above a ClusterQueue or a Cohort.
+
+    Attributes:
+        place: the ClusterQueue or Cohort.
+        before: the present cohort above, empty for none.
+        to: the new one, empty for none.
+    """
+
+    place: Place
+    before: str
+    to: str
+
+    kind = "parent"
+
+    @property
+    def subject(self) -> str:
+        """The ClusterQueue or Cohort."""
+        return str(self.place)
+
+    @property
+    def text(self) -> str:
+        """What to set."""
+        return self.said_of(self.choice)
+
+    @property
+    def choice(self) -> str:
+        """The new cohort above."""
+        return self.to
+
+    def said_of(self, choice: str) -> str:
+        """What to set if there is a choice."""
+        field = f"spec.{self.place.parent_field}"
+        if not choice:
+            return f"remove {field}: {self.before}"
+        return f"set {field}: {choice}" + (f" instead of {self.before}" if self.before else "")
+
+    def apply(self, world: World) -> World:
+        """The world with that parent."""
+        return self.place.below(world, self.to)

@@ -10,25 +10,17 @@ from __future__ import annotations
 from types import MethodType
 from typing import Any, TypeVar
 
-from kueuelib.scheduler.decide.preemption.history import History
+from kueuelib.scheduler.decide.preemption.guard import History
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.facts.grouping import Grouping
 from kueuelib.scheduler.facts.handlers import Facts
-from kueuelib.scheduler.facts.requirements import Requirements
-from kueuelib.scheduler.facts.state import EffectsBuilder, State
-from kueuelib.scheduler.facts.workloads import WorkloadFacts
-from kueuelib.scheduler.pending.item import Pending
-from kueuelib.scheduler.pending.lanes import Heap, Ranking
-from kueuelib.scheduler.pending.queue import Group, PendingQueue
-from kueuelib.scheduler.pending.queues import Queues
-from kueuelib.scheduler.pending.scopes import Scope
-from kueuelib.scheduler.pending.silence import Silence
+from kueuelib.scheduler.facts.state import EffectsBuilder, Grouping, State
+from kueuelib.scheduler.facts.workloads import Requirements, WorkloadFacts
+from kueuelib.scheduler.pending.queue import Group, Heap, Pending, PendingQueue, Ranking, Scope
+from kueuelib.scheduler.pending.queues import Queues, Silence
 from kueuelib.scheduler.pending.waking import News
-from kueuelib.scheduler.quota.cache import Cache
-from kueuelib.scheduler.quota.cluster_queue import QueueState, Tally
-from kueuelib.scheduler.quota.forest import Forest
+from kueuelib.scheduler.quota.cache import Cache, QueueState, Tally
+from kueuelib.scheduler.quota.forest import Forest, Ledger, Spot, Table
 from kueuelib.scheduler.quota.holders import Priorities
-from kueuelib.scheduler.quota.ledger import Ledger, Spot, Table
 from kueuelib.scheduler.quota.past_usage import Account, PastUsage
 
 T = TypeVar("T")

@@ -13,9 +13,8 @@ from collections.abc import Collection
 
 import attrs
 
-from kueuelib.api import conditions
 from kueuelib.api.kueue import Workload
-from kueuelib.api.meta import ObjectKey
+from kueuelib.api.meta import ObjectKey, find
 from kueuelib.api.names import EVICTED, REASON_PREEMPTED
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
@@ -29,7 +28,7 @@ _PREEMPTOR = re.compile(r"Preempted to accommodate a workload \(UID: ([^,]*),")
 
 def is_leaving(workload: Workload) -> bool:
     """Whether a Workload was preempted and still holds its quota."""
-    evicted = conditions.find(workload.status.conditions, EVICTED)
+    evicted = find(workload.status.conditions, EVICTED)
     if evicted is None or not evicted.is_true or evicted.reason != REASON_PREEMPTED:
         return False
     return holds_quota(workload)
@@ -96,7 +95,7 @@ def note_on_leaving(world: World, key: ObjectKey, kept: Collection[ObjectKey]) -
     leaving = []
     for each, other in sorted(world.workloads.items()):
         if is_leaving(other) and world.home_of(other) in scope:
-            evicted = conditions.find(other.status.conditions, EVICTED)
+            evicted = find(other.status.conditions, EVICTED)
             match = _PREEMPTOR.match(evicted.message) if evicted is not None else None
             preemptor = match[1] if match else ""
             if not preemptor or preemptor not in known:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import attrs
 
-from kueuelib.api import conditions, names
-from kueuelib.api.affinity import required_node_affinity
+from kueuelib.api import names
 from kueuelib.api.core import Taint, Toleration
 from kueuelib.api.kueue import Workload
-from kueuelib.api.meta import ObjectKey, format_time
+from kueuelib.api.meta import ObjectKey, find, format_time
+from kueuelib.api.nodes import required_node_affinity
 from kueuelib.api.struct import frozen
 from kueuelib.scheduler.explain.changes import Whole
 from kueuelib.scheduler.explain.world import World
@@ -176,7 +176,7 @@ def time_limit(workload: Workload) -> int | None:
     """The maximum execution time after which a workload was deactivated; None if for another
     reason.
     """
-    evicted = conditions.find(workload.status.conditions, names.EVICTED)
+    evicted = find(workload.status.conditions, names.EVICTED)
     ran_out = evicted is not None and evicted.reason.endswith(names.REASON_MAXIMUM_EXECUTION)
     return workload.spec.maximum_execution_time_seconds if ran_out else None
 

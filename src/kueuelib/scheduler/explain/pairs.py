@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.struct import frozen
-from kueuelib.scheduler.explain.budget import Budget, OutOfStepsError
 from kueuelib.scheduler.explain.candidates import (
     COHORT_QUOTAS,
     HOLDERS,
@@ -28,13 +27,17 @@ from kueuelib.scheduler.explain.candidates import (
     all_forms,
 )
 from kueuelib.scheduler.explain.changes import LENDING, NOMINAL, Change, RaiseQuota, amount_in
-from kueuelib.scheduler.explain.deciders import deciders_of
-from kueuelib.scheduler.explain.places import CLUSTER_QUEUE
-from kueuelib.scheduler.explain.sizes import bisect, gallop, grains_of
-from kueuelib.scheduler.explain.smallest import sizes_of, smallest
-from kueuelib.scheduler.explain.trial import TrialOutcome, Trials
-from kueuelib.scheduler.explain.tried_change import TriedChange, TriedPair
-from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.explain.sizes import bisect, gallop, grains_of, sizes_of, smallest
+from kueuelib.scheduler.explain.trial import (
+    Budget,
+    OutOfStepsError,
+    TrialOutcome,
+    Trials,
+    TriedChange,
+    TriedPair,
+    deciders_of,
+)
+from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, World
 
 PAIRS = "pairs of changes"
 MOST_PAIRS = 3

@@ -1,4 +1,4 @@
-"""Runs real cycles to decide about one workload in a given world.
+"""Runs real cycles to decide about one workload in a given world, within a budget.
 
 `outcome` is one world and one fresh engine. `Trials` does the same for many changes of one world,
 each on a copy of one engine, with the same results. `Probe` tests many similar questions on one
@@ -8,34 +8,111 @@ trial.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from enum import Enum
-from typing import TYPE_CHECKING
 
 import attrs
 
+from kueuelib.api.kueue import CHECK_READY, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.struct import frozen
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Admit, decide
 from kueuelib.scheduler.engine import Engine, Settled
-from kueuelib.scheduler.explain.budget import (
-    COPIED_PER_STEP,
-    Budget,
-    OutOfStepsError,
-    Spend,
-    most_steps,
-)
+from kueuelib.scheduler.explain.changes import Change
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.leaving import engine_of
 from kueuelib.scheduler.explain.world import World, difference
-from kueuelib.scheduler.facts.standing import Where
+from kueuelib.scheduler.facts.workloads import Where
 from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.queue_spec import entries_of, queue_spec
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NotEvaluated, Preempting, Reason
 
-if TYPE_CHECKING:
-    from kueuelib.scheduler.explain.changes import Change
+# ---- the budget of a search, counted in heads that are tried -------------------------------------
+# Every cycle of every trial counts, so that an answer takes bounded time in any world. A head takes
+# about a tenth of a millisecond. A budget may also be bounded in time, by a clock of the caller.
+
+MOST_STEPS = 14_000
+"""The maximum number of heads in all trials of a search together."""
+MOST_BASE_STEPS = 100_000
+"""The maximum number of heads that are tried to find the outcome without a change."""
+STEPS_PER_WORKLOAD = 50
+FEWEST_STEPS = 1_000
+PAIR_STEPS = 1_000_000
+"""The maximum number of heads that a search for two changes tries, unless its time ends before."""
+COPIED_PER_STEP = 50
+"""How many workloads of an engine are copied in the time of one head."""
+
+
+class OutOfStepsError(Exception):
+    """A trial would exceed the budget, so its outcome is unknown."""
+
+
+class Budget:
+    """The remaining budget.
+
+    Args:
+        steps: the total number of heads that may be tried.
+        seconds: how long it lasts on the clock.
+        clock: the time; by default it never passes.
+
+    Attributes:
+        left: how many are left.
+        spent: how many were tried.
+    """
+
+    def __init__(
+        self,
+        steps: int = MOST_STEPS,
+        *,
+        seconds: float = math.inf,
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        self.left = steps
+        self.spent = 0
+        self._kept = 0
+        self._clock = clock
+        self._until = self._end = clock() + seconds
+
+    def share(self, part: float) -> None:
+        """Limits spending to a part of the rest; the remainder is kept for later.
+
+        Args:
+            part: between 0 and 1.
+        """
+        self._kept = self.left - int(self.left * part)
+        self._until = self._end
+        if math.isfinite(self._end) and part < 1:
+            now = self._clock()
+            self._until = now + (self._end - now) * part
+
+    def spend(self, steps: int) -> None:
+        """Spends some steps.
+
+        Raises:
+            OutOfStepsError: there are not that many, or its time is over.
+        """
+        if self.left - steps < self._kept or self._clock() > self._until:
+            raise OutOfStepsError
+        self.left -= steps
+        self.spent += steps
+
+
+def most_steps(workloads: int) -> int:
+    """The maximum number of heads that a run to rest may try in a world of a given size.
+
+    That is far more than any world needs that ever comes to rest.
+    """
+    return min(MOST_BASE_STEPS, FEWEST_STEPS + STEPS_PER_WORKLOAD * workloads)
+
+
+Spend = Callable[[int], None]
+"""Takes steps, or raises `OutOfStepsError`."""
+
+
+# --------------------------------------------------------------------------------------------------
 
 Usage = Mapping[str, Mapping[FlavorResource, int]]
 """The usage of every ClusterQueue."""
@@ -359,3 +436,77 @@ class Probe:
         if answer.verdict is not Verdict.PREEMPTS:
             self._engine.observe(events.WorkloadSet(self._world.workloads[other]), self._now)
         return answer
+
+
+# ---- changes that a search tried -----------------------------------------------------------------
+
+
+@frozen
+class TriedChange:
+    """A change that was tried.
+
+    Attributes:
+        change: what to do.
+        outcome: its outcome.
+        checks: the admission checks that decide afterwards.
+        sized: whether a size was searched for; if not, only a smaller one is worth reporting.
+    """
+
+    change: Change
+    outcome: TrialOutcome
+    checks: tuple[str, ...] = ()
+    sized: bool = True
+
+    @property
+    def victims(self) -> tuple[ObjectKey, ...]:
+        """The workloads that would be preempted for it."""
+        return self.outcome.victims
+
+
+@frozen
+class TriedPair:
+    """Two changes that were tried together, neither of which is enough alone.
+
+    Attributes:
+        changes: what to do.
+        outcome: their outcome.
+        checks: the admission checks that decide afterwards.
+    """
+
+    changes: tuple[Change, Change]
+    outcome: TrialOutcome
+    checks: tuple[str, ...] = ()
+
+    @property
+    def victims(self) -> tuple[ObjectKey, ...]:
+        """The workloads that would be preempted for them."""
+        return self.outcome.victims
+
+
+# ---- finds the admission checks that still decide once a workload has quota (KEP-993) ------------
+
+
+def deciders_of(world: World, key: ObjectKey, outcome: TrialOutcome) -> tuple[str, ...]:
+    """The checks that decide after quota is reserved, in the order of the ClusterQueue.
+
+    Before victims have left, the flavors of the workload are unknown; then all checks of its
+    ClusterQueue count.
+
+    Args:
+        world: the facts of the outcome.
+        key: the workload.
+        outcome: its outcome.
+    """
+    workload = world.workloads[key]
+    if outcome.admit is not None:
+        return _not_ready(workload, () if outcome.admit.admitted else outcome.admit.required_checks)
+    queue = world.cluster_queue_of(workload)
+    if outcome.verdict is not Verdict.PREEMPTS or queue is None:
+        return ()
+    spec = queue_spec(queue)
+    return _not_ready(workload, spec.checks_for(frozenset(spec.flavors)))
+
+
+def _not_ready(workload: Workload, required: tuple[str, ...]) -> tuple[str, ...]:
+    ready = {entry.name for entry in entries_of(workload) if entry.state == CHECK_READY}
+    return tuple(name for name in required if name not in ready)

@@ -12,7 +12,7 @@ from kueuelib.api import names
 from kueuelib.api.kueue import AFTER_CHECK_PASSED_OR_ON_DEMAND, FairSharing, LocalQueue
 from kueuelib.api.meta import is_true
 from kueuelib.scheduler import events
-from kueuelib.scheduler.decide.preemption.history import History
+from kueuelib.scheduler.decide.preemption.guard import History
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.facts.state import State
 from kueuelib.scheduler.facts.workloads import WorkloadFacts

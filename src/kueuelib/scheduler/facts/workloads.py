@@ -6,11 +6,13 @@ released it are all in place before the next cycle can begin.
 
 from __future__ import annotations
 
+from enum import Enum
+
+from kueuelib.api.core import LimitRange, RuntimeClass
 from kueuelib.api.kueue import Admission, LocalQueue, Workload
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.struct import frozen
 from kueuelib.scheduler import events
-from kueuelib.scheduler.facts.requirements import Requirements
-from kueuelib.scheduler.facts.standing import Standing, Where
 from kueuelib.scheduler.facts.state import State
 from kueuelib.scheduler.object_reasons import (
     AdmissionGated,
@@ -19,20 +21,133 @@ from kueuelib.scheduler.object_reasons import (
     PodsMissing,
     queue_obstacle,
 )
-from kueuelib.scheduler.pending.holding import holder_of
+from kueuelib.scheduler.pending.requests import NO_LIMIT_RANGES, LimitSummary, summarize
 from kueuelib.scheduler.pending.workload_info import (
+    Needs,
     WorkloadInfo,
     gates_of,
+    holder_of,
     holds_quota,
     is_finished,
     missing_pods,
+    needs_of,
     workload_info,
 )
 from kueuelib.scheduler.policy import KUEUE
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import LOWEST_PRIORITY, Holder
+from kueuelib.scheduler.quota.resource_rules import ResourceRules
+from kueuelib.scheduler.reasons import Reason
 from kueuelib.scheduler.settings import Settings
 from kueuelib.scheduler.values import changed
+
+# What Workloads ask for, and the objects that this depends on: LimitRanges and RuntimeClasses.
+
+RECENT = 256
+"""The number of different needs that are kept for other Workloads."""
+
+
+class Requirements:
+    """Computes what Workloads ask for, once for all that share their pod sets.
+
+    Args:
+        rules: for counting resources.
+    """
+
+    def __init__(self, rules: ResourceRules) -> None:
+        self._rules = rules
+        self._limit_ranges: dict[str, dict[str, LimitRange]] = {}
+        self._limits: dict[str, LimitSummary] = {}
+        self._runtime_classes: dict[str, RuntimeClass] = {}
+        self._known: dict[tuple[int, int, int | None], tuple[object, object, Needs]] = {}
+
+    def put_limit_range(self, limit_range: LimitRange) -> None:
+        """A LimitRange was created or changed."""
+        self._limit_ranges.setdefault(limit_range.namespace, {})[limit_range.name] = limit_range
+        self._summarize(limit_range.namespace)
+
+    def drop_limit_range(self, key: ObjectKey) -> None:
+        """A LimitRange was deleted."""
+        self._limit_ranges.get(key.namespace, {}).pop(key.name, None)
+        self._summarize(key.namespace)
+
+    def _summarize(self, namespace: str) -> None:
+        self._limits[namespace] = summarize(self._limit_ranges.get(namespace, {}).values())
+
+    def put_runtime_class(self, runtime_class: RuntimeClass) -> None:
+        """A RuntimeClass was created or changed."""
+        self._runtime_classes[runtime_class.name] = runtime_class
+        self._known.clear()
+
+    def drop_runtime_class(self, name: str) -> None:
+        """A RuntimeClass was deleted."""
+        self._runtime_classes.pop(name, None)
+        self._known.clear()
+
+    def of(self, workload: Workload) -> Needs:
+        """What a Workload asks for."""
+        limits = self._limits.get(workload.namespace, NO_LIMIT_RANGES)
+        if workload.status.reclaimable_pods:
+            return needs_of(workload, limits, self._runtime_classes, self._rules)
+        pod_sets = workload.spec.pod_sets
+        key = (id(pod_sets), id(limits), workload.spec.priority)
+        known = self._known.get(key)
+        if known is None:
+            needs = needs_of(workload, limits, self._runtime_classes, self._rules)
+            known = self._known[key] = (pod_sets, limits, needs)  # so no others have these ids
+            if len(self._known) > RECENT:
+                del self._known[next(iter(self._known))]
+        return known[-1]
+
+
+# ---- the standing of a Workload in the decision engine -------------------------------------------
+
+
+class Where(Enum):
+    """The possible places of a Workload; it is in exactly one of them."""
+
+    UNKNOWN = "unknown"
+    """The engine does not know it, or it was deleted."""
+    FINISHED = "finished"
+    LEAVING = "leaving"
+    """It is being deleted and holds no quota."""
+    DEACTIVATED = "deactivated"
+    GATED = "gated"
+    """It waits outside its queue until others have removed its gates."""
+    PODS_MISSING = "pods missing"
+    """It waits outside its queue for pods of its job."""
+    NO_QUEUE = "no queue"
+    """Its LocalQueue or ClusterQueue is missing or stopped; the reason says which."""
+    CLUSTER_QUEUE_INACTIVE = "cluster queue inactive"
+    BACKING_OFF = "backing off"
+    PENDING = "pending"
+    """It will be tried once it is first in its ClusterQueue."""
+    INADMISSIBLE = "inadmissible"
+    """It was refused and waits for a change."""
+    IN_FLIGHT = "in flight"
+    """It is being tried."""
+    ASSUMED = "assumed"
+    """It has quota that the API server has not confirmed yet."""
+    HOLDS_QUOTA = "holds quota"
+
+
+@frozen
+class Standing:
+    """The place of a Workload, and why it has no quota, if that is known without a try.
+
+    Attributes:
+        where: the place.
+        cluster_queue: the ClusterQueue in which it waits or holds quota, empty if there is none.
+        reason: why it cannot be tried, or the result of the last try; None if it holds quota, is
+            finished, or is unknown.
+    """
+
+    where: Where
+    cluster_queue: str = ""
+    reason: Reason | None = None
+
+
+# --------------------------------------------------------------------------------------------------
 
 
 class WorkloadFacts:

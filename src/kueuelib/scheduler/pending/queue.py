@@ -1,4 +1,4 @@
-"""The Workloads that wait in one ClusterQueue, grouped by shape.
+"""The Workloads that wait: one by one, in the order of LocalQueues, by ClusterQueue and scope.
 
 Equal shapes get equal verdicts, so only the first of each shape has to be in the heap, and a
 refused shape is parked and woken as a whole.
@@ -6,15 +6,429 @@ refused shape is parked and woken as a whole.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import Enum
+from heapq import heappop, heappush
+from typing import Any, Generic, Protocol, TypeVar
+
+import attrs
+
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.blockers import Blocker
-from kueuelib.scheduler.pending.item import Pending
-from kueuelib.scheduler.pending.lanes import Heap, Lane, Lanes, Usage
-from kueuelib.scheduler.pending.scopes import Scope
-from kueuelib.scheduler.pending.waking import Available, ShapeVerdict
+from kueuelib.scheduler.ordering import QueueOrder
+from kueuelib.scheduler.pending.item import Pass, Progress, Promise, _new_pass
+from kueuelib.scheduler.pending.waking import Available, News, ShapeVerdict
 from kueuelib.scheduler.pending.workload_info import Shape, WorkloadInfo
+from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.decay import UNUSED, Value
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
-from kueuelib.scheduler.reasons import waits_alone
+from kueuelib.scheduler.reasons import Reason, waits_alone
+
+# ---- a waiting workload --------------------------------------------------------------------------
+
+
+class PendingPlace(Enum):
+    """Where a pending workload is."""
+
+    HEAP = "heap"
+    INADMISSIBLE = "inadmissible"
+    IN_FLIGHT = "in flight"
+
+
+@attrs.define(eq=False)
+class Pending:
+    """A waiting workload. If its requests change, it becomes a new one.
+
+    Attributes:
+        info: its computed form; replaced after irrelevant changes of the object.
+        queue: the ClusterQueue in which it waits.
+        group: the workloads that it waits with, or only itself; None while it is in flight.
+        back_off: the end of its back-off, in seconds since the epoch, or None.
+        search: its pass over the flavors, or None.
+        tried: the instant when its last try began.
+        promise: the room for which others were preempted; None without a preemption.
+        looked: when it was last compared with its promise.
+        reason: the last reported reason; None before the first one.
+        preempting: the UIDs of those that it preempted last, except those whose eviction was
+            refused.
+        lane: its LocalQueue, if past usage may count (KEP-4136).
+        entry: its sort key in its lane, and its name.
+    """
+
+    info: WorkloadInfo
+    queue: PendingQueue
+    group: Group | None = None
+    back_off: float | None = None
+    search: Pass | None = None
+    tried: int = 0
+    promise: Promise | None = None
+    looked: int = 0
+    reason: Reason | None = None
+    preempting: frozenset[str] = frozenset()
+    lane: Lane = attrs.field(init=False)
+    entry: Entry = attrs.field(init=False)
+
+    @lane.default
+    def _lane(self) -> Lane:
+        return self.info.local_queue if self.queue.in_lanes else None
+
+    @entry.default
+    def _entry(self) -> Entry:
+        return (*self.info.order, self.info.key)
+
+    @property
+    def place(self) -> PendingPlace:
+        """Where it is."""
+        if self.in_flight:
+            return PendingPlace.IN_FLIGHT
+        parked = self.group is not None and self.group.verdict is not None
+        return PendingPlace.INADMISSIBLE if parked else PendingPlace.HEAP
+
+    @property
+    def rests(self) -> bool:
+        """Whether it is parked until something other than a cycle happens."""
+        group, queue = self.group, self.queue
+        if group is None or group.verdict is None or group.has_turn or queue.scope.turns_owed:
+            return False
+        return group.verdict.lasts(queue.scope.news, queue.spec)
+
+    @property
+    def is_promised(self) -> bool:
+        """Whether it waits for its victims without a turn."""
+        group = self.group
+        return group is not None and group.verdict is None and not group.has_turn
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether it is a head of the running cycle."""
+        return self.group is None
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether it gets a turn as soon as it is first."""
+        return self.group is not None and self.group.has_turn
+
+    @property
+    def progress(self) -> Progress:
+        """The flavors to skip in its next try."""
+        search = self.search
+        return search.seen[-1] if search is not None and search.seen else ()
+
+    def begin_try(self, *, is_next: bool) -> None:
+        """Make it a head of the cycle that begins.
+
+        Its pass over the flavors continues, unless something that may help happened since its last
+        try and another Workload of its ClusterQueue had the slot meanwhile.
+
+        Args:
+            is_next: whether it had the last slot of its ClusterQueue as well.
+        """
+        scope = self.queue.scope
+        now = scope.queues.instant
+        if not is_next and scope.news.changed_or_freed_since(self.tried):
+            self.search = None
+        if self.search is None:
+            self.search = _new_pass(now, scope.touched > self.tried)
+        self.tried = now
+
+    @property
+    def preemptions(self) -> int:
+        """How often it preempted others since the last outside change of quota."""
+        return self.queue.scope.preempted.get(self.info.key, 0)
+
+    def preempts(self, victims: frozenset[str]) -> None:
+        """Count a preemption by it."""
+        self.preempting = victims
+        self.queue.scope.preempted[self.info.key] = self.preemptions + 1
+
+    def keeps(self, victim: str) -> None:
+        """Note that a victim cannot be evicted; without any, the preemption does not count."""
+        if self.preempting == {victim}:
+            self.queue.scope.preempted[self.info.key] = max(0, self.preemptions - 1)
+        self.preempting -= {victim}
+
+    def begin_anew(self) -> None:
+        """Forget its preemptions, because it changed or is gone."""
+        self.queue.scope.preempted.pop(self.info.key, None)
+
+
+# The order of Workloads: a heap for each LocalQueue, so that LocalQueues can change places.
+# Within a LocalQueue the order of Workloads is fixed. Past usage (KEP-4136) only changes the places
+# of whole LocalQueues, so the next head is one of their first Workloads. If past usage does not
+# count, all share one lane.
+
+E = TypeVar("E", bound=tuple[Any, ...])
+
+Lane = ObjectKey | None
+"""A LocalQueue; None if all share one lane."""
+
+Entry = tuple[int, float, str, ObjectKey]
+"""A Workload in a lane: what `QueueOrder` has, and its name. Flat, because heaps compare often."""
+
+Usage = Callable[[ObjectKey], Value]
+"""The past usage of a LocalQueue, now."""
+
+SPARE = 64
+"""The maximum number of outdated entries before all of them are dropped."""
+
+
+class Ranking(Generic[E]):
+    """A heap of entries that may become outdated; these are dropped when they come first.
+
+    Its methods receive a function that finds the Workload of an entry, None if the entry is out of
+    date. Storing it here would leave its owner to the garbage collector.
+    """
+
+    def __init__(self) -> None:
+        self._entries: list[E] = []
+        self._kept = 0
+
+    def push(self, entry: E, find: Callable[[E], Pending | None]) -> None:
+        """Adds an entry."""
+        if len(self._entries) > 2 * self._kept + SPARE:
+            self._entries = sorted({each for each in self._entries if find(each) is not None})
+            self._kept = len(self._entries)
+        heappush(self._entries, entry)
+
+    def drop(self, entry: E) -> None:
+        """Removes an entry that became outdated, if it comes first."""
+        entries = self._entries
+        if entries and entries[0] is entry:
+            heappop(entries)
+
+    def first(self, find: Callable[[E], Pending | None]) -> Pending | None:
+        """The first Workload, or None."""
+        entries = self._entries
+        while entries:
+            item = find(entries[0])
+            if item is not None:
+                return item
+            heappop(entries)
+        return None
+
+
+class Lanes:
+    """Workloads by LocalQueue, then by priority and age.
+
+    Args:
+        items: those that may be here, by name. Only the caller changes it.
+        parked: whether those without a turn belong here, too.
+    """
+
+    def __init__(self, items: Mapping[ObjectKey, Pending], *, parked: bool) -> None:
+        self._items = items
+        self._parked = parked
+        self._rankings: dict[Lane, Ranking[Entry]] = {}
+
+    def _current(self, entry: Entry) -> Pending | None:
+        item = self._items.get(entry[-1])
+        if item is None or item.entry is not entry:
+            return None
+        return item if self._parked or item.has_turn else None
+
+    def push(self, item: Pending) -> None:
+        """Adds a Workload; one that was added before may be added again."""
+        ranking = self._rankings.get(item.lane)
+        if ranking is None:
+            ranking = self._rankings[item.lane] = Ranking()
+        ranking.push(item.entry, self._current)
+
+    def drop(self, item: Pending) -> None:
+        """Notes that a Workload is no longer here."""
+        ranking = self._rankings.get(item.lane)
+        if ranking is not None:
+            ranking.drop(item.entry)
+
+    def first(self, lane: Lane) -> Pending | None:
+        """The first Workload of a lane, or None."""
+        ranking = self._rankings.get(lane)
+        if ranking is None:
+            return None
+        item = ranking.first(self._current)
+        if item is None:
+            del self._rankings[lane]
+        return item
+
+    def firsts(self) -> list[Pending]:
+        """The first Workload of each lane."""
+        return list(filter(None, map(self.first, tuple(self._rankings))))
+
+
+class Heap(Lanes):
+    """The Workloads of one ClusterQueue that get a turn.
+
+    Args:
+        items: the Workloads of the ClusterQueue, by name. Only the caller changes it.
+        usage: the past usage of LocalQueues; None if it does not count.
+
+    Attributes:
+        sticky: the last Workload for which others were preempted; it stays first until it is
+            parked or leaves the ClusterQueue, so that no other takes the freed quota.
+        last: the Workload that had the last turn.
+    """
+
+    def __init__(self, items: Mapping[ObjectKey, Pending], usage: Usage | None) -> None:
+        super().__init__(items, parked=False)
+        self._usage = usage
+        self.sticky: ObjectKey | None = None
+        self.last: ObjectKey | None = None
+
+    def head(self) -> Pending | None:
+        """The Workload whose turn it is: the sticky one, or by past usage, priority and age."""
+        sticky = None if self.sticky is None else self._items.get(self.sticky)
+        if sticky is not None and sticky.has_turn:
+            return sticky
+        if self._usage is None:  # all share one lane
+            return self.first(None)
+        return min(self.firsts(), key=self.place, default=None)
+
+    @property
+    def has_new_head(self) -> bool:
+        """Whether the next turn belongs to another Workload than the last one."""
+        head = self.head()
+        return head is not None and head.info.key != self.last
+
+    def place(self, item: Pending) -> tuple[Value, QueueOrder, ObjectKey]:
+        """The sort key of a Workload; the least comes first."""
+        return self.usage(item), item.info.order, item.info.key
+
+    def usage(self, item: Pending) -> Value:
+        """The past usage of a Workload's LocalQueue; the same for all if it does not count."""
+        return UNUSED if self._usage is None else self._usage(item.info.local_queue)
+
+
+# Scopes: ClusterQueues that can influence each other, with their events and rounds at rest.
+# A scope is due if something happened in it since its last cycle. When no Workload is left to try,
+# it is at rest, and doubtful shapes are tried again (docs/designs/0005-waking.md).
+
+ROUNDS = ("doubtful", "all", "doubtful")
+"""The parked shapes that each round at rest unparks, after a change of quotas or usage."""
+
+Root = tuple[str, str]
+"""The name of a scope: its topmost cohort and "", or "" and a ClusterQueue without a cohort."""
+
+
+class Scopes(Protocol):
+    """What a scope needs of `Queues`, where its attributes are described."""
+
+    instant: int
+    scopes: dict[Root, Scope]
+    due: dict[Root, Scope]
+    unsettled: dict[Root, Scope]
+
+
+@attrs.define(eq=False)
+class Scope:
+    """One tree of cohorts, or one ClusterQueue alone.
+
+    Attributes:
+        root: its name.
+        queues: all waiting Workloads, and the due scopes.
+        news: the events in it.
+        members: its ClusterQueues.
+        waiting: those of them with waiting Workloads.
+        touched: the instant of the last event of any kind.
+        turns_owed: whether parked shapes have not had their turn after a change yet.
+        doubtful_head: whether a head returned to its heap with a doubtful verdict.
+        rounds: the number of rounds at rest since quotas or usage changed.
+        helped: the instant of the last change or release not caused by a preemption.
+        preempted: how often each Workload preempted others since the last change or release not
+            caused by a preemption.
+    """
+
+    root: Root
+    queues: Scopes
+    news: News = attrs.field(factory=News)
+    members: dict[str, PendingQueue] = attrs.field(factory=dict)
+    waiting: dict[str, PendingQueue] = attrs.field(factory=dict)
+    touched: int = 0
+    turns_owed: bool = False
+    doubtful_head: bool = False
+    rounds: int = 0
+    helped: int = 0
+    preempted: dict[ObjectKey, int] = attrs.field(factory=dict)
+
+    def add(self, queue: PendingQueue) -> None:
+        """Add a ClusterQueue, which leaves its former scope."""
+        if queue.scope is not self:
+            queue.scope.remove(queue)
+            queue.scope = self
+        self.members[queue.name] = queue
+        if queue.items:
+            self.waiting[queue.name] = queue
+
+    def remove(self, queue: PendingQueue) -> None:
+        """Remove a ClusterQueue, after which the others may be able to borrow more or less."""
+        del self.members[queue.name]
+        self.waiting.pop(queue.name, None)
+        self.note_changed()
+        if not self.members:
+            for table in (self.queues.scopes, self.queues.due, self.queues.unsettled):
+                table.pop(self.root, None)
+
+    def touch(self) -> int:
+        """Record an event that may affect a head; returns its instant."""
+        queues = self.queues
+        queues.instant += 1
+        self.touched = queues.instant
+        queues.due[self.root] = self
+        return self.touched
+
+    def make_due(self) -> None:
+        """Request a further cycle, even without an event."""
+        self.queues.due[self.root] = self
+
+    def note_changed(self, *, from_outside: bool = True) -> None:
+        """Record an event that may help any parked Workload."""
+        self.note_freed((), from_outside=from_outside)
+        self.news = News(self.touched, charged=self.news.charged)
+        self.rounds = 0
+
+    def note_freed(self, freed: Collection[FlavorResource], *, from_outside: bool = True) -> None:
+        """Record that a Workload holds less than before, by `freed`.
+
+        If `freed` is empty, turns are owed, but no verdict is due.
+        """
+        self.turns_owed = True
+        if from_outside:
+            self.preempted.clear()
+        now = self.touch()
+        if from_outside:
+            self.helped = now
+        if freed:
+            self.news.freed.update(dict.fromkeys(freed, now))
+            self.news.last_freed = now
+            self.rounds = 0
+
+    def note_charged(
+        self, borrower: str, borrowed: Iterable[FlavorResource | None], lowest_priority: int
+    ) -> None:
+        """Record that a ClusterQueue uses more than before; the other arguments are for
+        `News.borrowed`.
+        """
+        now = self.news.charged = self.touch()
+        self.rounds = 0
+        for pair in borrowed:
+            self.news.borrowed[borrower, pair] = now, lowest_priority
+
+    def begin_round(self) -> None:
+        """Begins a round at rest if a verdict is doubtful.
+
+        If some verdicts remain doubtful, because heads kept competing for the same flavors, the
+        scope acts like a new engine: it unparks all shapes, and then the doubtful ones once more.
+        """
+        parked = [(queue, group) for queue in self.waiting.values() for group in queue.parked()]
+        doubtful = [(queue, group) for queue, group in parked if queue.is_doubtful(group)]
+        if self.rounds == len(ROUNDS) or not (doubtful or self.doubtful_head):
+            return
+        for queue, group in parked if ROUNDS[self.rounds] == "all" else doubtful:
+            queue.unpark(group)
+        self.rounds += 1
+        self.doubtful_head = False
+        self.touch()
+
+
+# --------------------------------------------------------------------------------------------------
 
 GroupKey = tuple[Shape, ObjectKey | None, Lane]
 """A shape, the name of a Workload that is alone in its group, and a LocalQueue if age counts,

@@ -9,11 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 
-from kueuelib.api import conditions, names
-from kueuelib.api.affinity import required_node_affinity
+from kueuelib.api import names
 from kueuelib.api.core import RuntimeClass
-from kueuelib.api.kueue import CHECK_REJECTED, CHECK_RETRY, PodSet, Workload
-from kueuelib.api.meta import ObjectKey, is_true
+from kueuelib.api.kueue import (
+    CHECK_REJECTED,
+    CHECK_RETRY,
+    Admission,
+    PodSet,
+    PodSetAssignment,
+    Workload,
+)
+from kueuelib.api.meta import ObjectKey, find, is_true
 from kueuelib.api.missing_features import (
     CLAIMS,
     Asked,
@@ -21,20 +27,20 @@ from kueuelib.api.missing_features import (
     asked_by_pod_set,
     asked_by_topology,
 )
-from kueuelib.scheduler.condition_reasons import (
+from kueuelib.api.nodes import required_node_affinity
+from kueuelib.api.quantity import amount_of
+from kueuelib.scheduler.object_reasons import (
     PENDING_EVALUATION,
     REPORTED,
     VERDICTS,
     WAITING_FOR_PREEMPTED,
-)
-from kueuelib.scheduler.object_reasons import (
     FeaturesMissing,
     InvalidResources,
     LimitRangeViolated,
 )
 from kueuelib.scheduler.ordering import EVICTION, QueueOrder, queue_order
-from kueuelib.scheduler.pending.limit_ranges import LimitSummary
 from kueuelib.scheduler.pending.requests import (
+    LimitSummary,
     PodRequest,
     excessive_requests,
     limit_range_violations,
@@ -42,14 +48,16 @@ from kueuelib.scheduler.pending.requests import (
 )
 from kueuelib.scheduler.quota.amounts import (
     PODS,
+    Amounts,
+    FlavorResource,
     Requests,
+    in_flavors,
+    rescaled,
+    total_of,
 )
+from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.resource_rules import AS_REQUESTED, ResourceRules
-from kueuelib.scheduler.reasons import (
-    Reason,
-    condition_reason,
-    render,
-)
+from kueuelib.scheduler.reasons import Reason, condition_reason, render
 from kueuelib.scheduler.values import value
 
 _GO_TO_THE_BACK = (names.REASON_PODS_READY_TIMEOUT, names.REASON_ADMISSION_CHECK)
@@ -158,7 +166,7 @@ def _states(workload: Workload) -> list[tuple[str, str]]:
 
 
 def _eviction(workload: Workload) -> tuple[str, str, float] | None:
-    condition = conditions.find(workload.status.conditions, names.EVICTED)
+    condition = find(workload.status.conditions, names.EVICTED)
     return (
         (condition.status, condition.reason, condition.last_transition_time) if condition else None
     )
@@ -316,11 +324,11 @@ def order_of(workload: Workload, timestamp: str = EVICTION, *, by_age: bool = Fa
     created = workload.metadata.creation_timestamp
     queued_at = 0.0 if created is None else created
     if timestamp == EVICTION:
-        evicted = conditions.find(workload.status.conditions, names.EVICTED)
+        evicted = find(workload.status.conditions, names.EVICTED)
         if evicted and evicted.is_true and evicted.reason in _GO_TO_THE_BACK:
             queued_at = evicted.last_transition_time
     if by_age:
-        lost = conditions.find(workload.status.conditions, names.PREEMPTED)
+        lost = find(workload.status.conditions, names.PREEMPTED)
         if lost and lost.is_true and lost.reason == names.REASON_IN_COHORT_RECLAIM_WHILE_BORROWING:
             queued_at = lost.last_transition_time + 0.001
     return queue_order(workload.spec.priority or 0, queued_at, workload.metadata.uid)
@@ -331,7 +339,7 @@ def _not_before(workload: Workload) -> float | None:
     state = workload.status.requeue_state
     if state is None or state.requeue_at is None:
         return None
-    evicted = conditions.find(workload.status.conditions, names.EVICTED)
+    evicted = find(workload.status.conditions, names.EVICTED)
     if evicted is None or not evicted.is_true:
         return None
     return state.requeue_at if evicted.reason in _GO_TO_THE_BACK else None
@@ -347,14 +355,14 @@ def holds_quota(workload: Workload) -> bool:
 
 def waits_for_victims(workload: Workload) -> bool:
     """Whether it waits for others that it preempted to leave, as its condition says."""
-    condition = conditions.find(workload.status.conditions, names.QUOTA_RESERVED)
+    condition = find(workload.status.conditions, names.QUOTA_RESERVED)
     waits = condition is not None and condition.reason == WAITING_FOR_PREEMPTED
     return waits and has_verdict(workload)
 
 
 def has_verdict(workload: Workload) -> bool:
     """Whether its condition is the result of a try, and its spec has not changed since."""
-    condition = conditions.find(workload.status.conditions, names.QUOTA_RESERVED)
+    condition = find(workload.status.conditions, names.QUOTA_RESERVED)
     if condition is None or condition.is_true or condition.reason not in VERDICTS:
         return False
     return condition.observed_generation in (None, workload.metadata.generation)
@@ -368,7 +376,7 @@ def is_outdated(workload: Workload, reason: Reason, *, tried: bool) -> bool:
         reason: the verdict.
         tried: False if it waits for its turn, so that naming the head is also correct.
     """
-    condition = conditions.find(workload.status.conditions, names.QUOTA_RESERVED)
+    condition = find(workload.status.conditions, names.QUOTA_RESERVED)
     if condition is None or condition.is_true or condition.reason not in REPORTED:
         return False
     if condition.reason == PENDING_EVALUATION and not tried:
@@ -382,7 +390,7 @@ def missing_pods(workload: Workload) -> str:
     """What its condition says about the pods without which it stays out of its queue; empty if it
     lacks none.
     """
-    requeued = conditions.find(workload.status.conditions, names.REQUEUED)
+    requeued = find(workload.status.conditions, names.REQUEUED)
     if requeued is None or requeued.is_true or requeued.reason != names.REASON_PODS_MISSING:
         return ""
     return requeued.message or "The workload waits for its pods"
@@ -396,3 +404,104 @@ def gates_of(workload: Workload) -> tuple[str, ...]:
 def is_finished(workload: Workload) -> bool:
     """Whether the Workload is done for good."""
     return is_true(workload, names.FINISHED)
+
+
+# ---- the charge of a Workload that holds quota or is assumed to ----------------------------------
+
+
+def charge(workload: Workload, admission: Admission) -> dict[FlavorResource, int]:
+    """The charge of a Workload with an admission.
+
+    For each pod set, the number of charged pods is the smaller of the admitted pods and of those
+    that are not reclaimable yet.
+    """
+    specs = {pod_set.name: pod_set for pod_set in workload.spec.pod_sets}
+    reclaimable = reclaimable_of(workload)
+    parts = [
+        _assigned(assignment, specs.get(assignment.name), reclaimable.get(assignment.name, 0))
+        for assignment in admission.pod_set_assignments
+    ]
+    return parts[0] if len(parts) == 1 else total_of(parts)
+
+
+def _assigned(
+    assignment: PodSetAssignment, spec: PodSet | None, reclaimable: int
+) -> dict[FlavorResource, int]:
+    total = {name: max(0, amount_of(name, q)) for name, q in assignment.resource_usage.items()}
+    declared = spec.count if spec is not None else assignment.count or 0
+    assigned = declared if assignment.count is None else assignment.count
+    target = min(assigned, max(0, declared - reclaimable))
+    if target != assigned:
+        total = rescaled(total, assigned, target)
+    return in_flavors(total, assignment.flavors)
+
+
+def holder_of(
+    workload: Workload,
+    admission: Admission,
+    *,
+    assumed: bool,
+    timestamp: str = EVICTION,
+    by_age: bool = False,
+) -> Holder:
+    """The charge of a Workload that holds quota or is assumed to.
+
+    Args:
+        workload: the object.
+        admission: the quota that it holds.
+        assumed: whether the API server has yet to confirm it.
+        timestamp: the setting `requeuingStrategy.timestamp`.
+        by_age: whether only age decides between the heads of a cohort.
+    """
+    stated = workload.status.conditions
+    reserved = None if assumed else find(stated, names.QUOTA_RESERVED)
+    confirmed = reserved is not None and reserved.is_true
+    said = find(stated, names.ADMITTED) if confirmed else None
+    return Holder(
+        key=workload.key,
+        uid=workload.metadata.uid,
+        cluster_queue=admission.cluster_queue,
+        local_queue=ObjectKey(workload.metadata.namespace, workload.spec.queue_name),
+        priority=workload.spec.priority or 0,
+        order=order_of(workload, timestamp, by_age=by_age),
+        usage=charge(workload, admission),
+        reserved_at=reserved.last_transition_time if reserved and confirmed else None,
+        admitted=said is not None and said.is_true,
+        assumed=assumed,
+        evicted=not assumed and is_true(workload, names.EVICTED),
+        pods_ready=is_true(workload, names.PODS_READY),
+        admitted_at=said.last_transition_time if said and said.is_true else None,
+        labels=workload.metadata.labels,
+    )
+
+
+def assumed_holder(
+    info: WorkloadInfo, cluster_queue: str, usage: Amounts, *, admitted: bool
+) -> Holder:
+    """The charge of a pending Workload that is assumed to hold quota from now on.
+
+    Args:
+        info: the Workload.
+        cluster_queue: its ClusterQueue.
+        usage: its charge.
+        admitted: whether all its checks have passed.
+    """
+    workload = info.workload
+    reserved_at = admitted_at = None
+    assumed, evicted = True, False
+    return Holder(
+        info.key,
+        info.uid,
+        cluster_queue,
+        info.local_queue,
+        info.priority,
+        info.order,
+        usage,
+        reserved_at,
+        admitted,
+        assumed,
+        evicted,
+        is_true(workload, names.PODS_READY),
+        admitted_at,
+        workload.metadata.labels,
+    )

@@ -1,18 +1,29 @@
-"""The quota of a tree of cohorts at one time; immutable.
+"""The quota of a tree of cohorts at one time, the shares in it, and its best leaf; immutable.
 
 Usage is kept elsewhere, because it changes often and quota rarely.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
+from math import inf
+from typing import Any, NamedTuple
 
 import attrs
 
 from kueuelib.api.struct import frozen
-from kueuelib.scheduler.quota.amounts import FlavorResource, Limits
-from kueuelib.scheduler.quota.arithmetic import NOTHING, Step, available_along, steps_up
+from kueuelib.scheduler.quota.amounts import (
+    NOTHING,
+    FlavorResource,
+    Limits,
+    Step,
+    Used,
+    available_along,
+    potential,
+    steps_up,
+)
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 
 
@@ -83,7 +94,7 @@ class QuotaNode:
     """The cohort above; None for a root."""
     place: str = attrs.field(init=False)
     steps: Mapping[FlavorResource, tuple[Step, ...]] = attrs.field(init=False)
-    """The quota of every pair from this node up; see `kueuelib.scheduler.quota.arithmetic`."""
+    """The quota of every pair from this node up; see `kueuelib.scheduler.quota.amounts`."""
     capacity: Mapping[FlavorResource, int] = attrs.field(init=False)
     """The most of every pair that the node could ever use, with nothing running anywhere."""
 
@@ -184,3 +195,151 @@ def leaf(spec: QueueSpec, ancestors: tuple[QuotaNode, ...] = ()) -> QuotaNode:
         ancestors: the cohorts above it, the parent first; empty if there are none.
     """
     return QuotaNode(spec.name, True, spec.limits, spec.limits, 0, spec.weight, ancestors)
+
+
+# ---- the share of a node: what it borrows, relative to what it could borrow and to its weight ----
+# (KEP-1714, "Share value").
+#
+# The numbers are doubles, computed in the same steps as in Kueue, because shares that differ in the
+# last bit lead to other decisions than equal ones.
+
+Usages = Mapping[FlavorResource, Used]
+"""The usage of a pair by all nodes."""
+
+
+class Share(NamedTuple):
+    """The share of a node as a sort key; a larger one is further above its fair share.
+
+    Attributes:
+        weightless: whether the node borrows with weight 0, which is above every other share.
+        value: thousandths of what the cohort above could lend, divided by the weight unless that is
+            0.
+    """
+
+    weightless: bool
+    value: float
+
+    @property
+    def number(self) -> float:
+        """The share as one number, infinite for a node that borrows with weight 0."""
+        return inf if self.weightless else self.value
+
+
+NO_SHARE = Share(weightless=False, value=0.0)
+
+
+def borrowed(node: QuotaNode, usages: Usages) -> dict[FlavorResource, int]:
+    """How much more than its subtree owns a node uses, for the listed pairs.
+
+    A root borrows nothing.
+    """
+    if node.parent is None:
+        return {}
+    key, excess = node.key, {}
+    for pair, quota in node.quota.items():
+        more = usages[pair][key] - quota.nominal
+        if more > 0:
+            excess[pair] = more
+    return excess
+
+
+def share_of(node: QuotaNode, usages: Usages) -> Share:
+    """The largest share of any resource that a node borrows."""
+    more = borrowed(node, usages)
+    return weigh(node, more) if more else NO_SHARE
+
+
+def weigh(node: QuotaNode, more: dict[FlavorResource, int]) -> Share:
+    """The share of a node that borrows these amounts.
+
+    A resource that the cohort above cannot lend does not count.
+    """
+    parent = node.parent
+    if parent is None:
+        return NO_SHARE
+    taken: dict[str, int] = {}
+    for pair, amount in more.items():
+        taken[pair.resource] = taken.get(pair.resource, 0) + amount
+    ratio = 0.0
+    for resource, amount in taken.items():
+        lendable = lendable_of(parent, resource)
+        if lendable > 0:
+            ratio = max(ratio, float(amount) * 1000.0 / float(lendable))
+    if not ratio:
+        return NO_SHARE
+    if not node.divisor:
+        return Share(weightless=True, value=ratio)
+    return Share(weightless=False, value=ratio / node.divisor)
+
+
+def lendable_of(cohort: QuotaNode, resource: str) -> int:
+    """The most of a resource that a cohort could have, in all flavors of its tree."""
+    lendable = cohort.lendable.get(resource)
+    if lendable is None:
+        lendable = cohort.lendable[resource] = sum(
+            potential(cohort, pair) for pair in cohort.root.quota if pair.resource == resource
+        )
+    return lendable
+
+
+# ---- finds the best leaf of a tree in which every cohort sends the best of its children ----------
+# Both orders of fair sharing work like this: the next head to decide, and the next ClusterQueue to
+# give back quota. After a change only the path of one leaf is evaluated again, so the cost is the
+# depth of the tree, not the number of siblings.
+
+_ABOVE_ROOTS = ""
+
+
+class Bracket:
+    """Ranks leaves against each other, cohort by cohort.
+
+    Args:
+        leaves: the ClusterQueues that take part.
+        rank: the rank of a node among its siblings if it sends this leaf, smaller first; None
+            leaves the node out. Roots are siblings of each other. Ranks of siblings that are equal
+            are ordered by the keys of the nodes.
+    """
+
+    def __init__(
+        self, leaves: Iterable[QuotaNode], rank: Callable[[QuotaNode, QuotaNode], Any]
+    ) -> None:
+        self._rank = rank
+        self._leaves = {leaf.key: leaf for leaf in leaves}
+        self._siblings: dict[str, list[tuple[Any, str]]] = {}
+        self._ranks: dict[str, Any] = {}
+        self._sent: dict[str, QuotaNode] = {}
+        nodes = {node.key: node for leaf in self._leaves.values() for node in leaf.path}
+        for node in sorted(nodes.values(), key=lambda node: -len(node.ancestors)):
+            self._settle(node)
+
+    @property
+    def best(self) -> QuotaNode | None:
+        """The leaf that the best root sends; None if no leaf is left."""
+        return self._first(_ABOVE_ROOTS)
+
+    def touch(self, leaf: QuotaNode) -> None:
+        """Evaluates a changed leaf and the cohorts above again."""
+        for node in leaf.path:
+            self._settle(node)
+
+    def drop(self, leaf: QuotaNode) -> None:
+        """Removes a leaf."""
+        del self._leaves[leaf.key]
+        self.touch(leaf)
+
+    def _settle(self, node: QuotaNode) -> None:
+        """Puts a node in its place among its siblings."""
+        above = _ABOVE_ROOTS if node.parent is None else node.parent.key
+        siblings = self._siblings.setdefault(above, [])
+        before = self._ranks.pop(node.key, None)
+        if before is not None:
+            del siblings[bisect_left(siblings, (before, node.key))]
+        leaf = self._leaves.get(node.key) if node.is_queue else self._first(node.key)
+        rank = None if leaf is None else self._rank(node, leaf)
+        if leaf is not None and rank is not None:
+            self._ranks[node.key], self._sent[node.key] = rank, leaf
+            insort(siblings, (rank, node.key))
+
+    def _first(self, cohort: str) -> QuotaNode | None:
+        children = self._siblings.get(cohort)
+        return self._sent[children[0][1]] if children else None

@@ -24,7 +24,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
 from kueuelib.api.struct import frozen
 from kueuelib.scheduler.quota.amounts import Amounts
-from kueuelib.scheduler.quota.cluster_queue import Tally
+from kueuelib.scheduler.quota.cache import Tally
 from kueuelib.scheduler.quota.decay import (
     ONE,
     UNUSED,

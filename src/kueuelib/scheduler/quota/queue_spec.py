@@ -6,21 +6,115 @@ status update changes nothing here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
 from kueuelib.api import kueue
 from kueuelib.api.core import Taint, Toleration
+from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, NONE, Workload
 from kueuelib.api.meta import LabelSelector
+from kueuelib.api.names import (
+    REASON_CHECK_INACTIVE,
+    REASON_CHECK_NOT_FOUND,
+    REASON_COHORT_CYCLE,
+    REASON_FLAVOR_NOT_FOUND,
+    REASON_NOT_FOUND,
+    REASON_PREEMPTION_REQUIRED,
+    REASON_READY,
+    REASON_STOPPED,
+    REASON_TERMINATING,
+    REASON_TOPOLOGY_NOT_FOUND,
+)
 from kueuelib.api.preemption_policies import GRANTS
 from kueuelib.api.quantity import Quantity, amount_of
 from kueuelib.api.struct import frozen
 from kueuelib.machinery.selectors import NOTHING, Selector, expression, from_labels
 from kueuelib.scheduler.quota.amounts import PODS, FlavorResource, Limits, pair_of
-from kueuelib.scheduler.quota.check_rules import RequiredCheck, required
+
+# ---- the rules of admission checks that scheduler and controllers share (KEP-993) ----------------
+# They are defined once here, for entries of `status.admissionChecks` in any form;
+# `kueuelib.workload.checks` applies them to raw objects.
+
+
+class CheckEntry(NamedTuple):
+    """The entry of one check for a workload.
+
+    Attributes:
+        name: the AdmissionCheck.
+        state: Pending, Ready, Retry or Rejected.
+        reason: one word; empty if there is none.
+    """
+
+    name: str
+    state: str
+    reason: str
+
+
+@frozen
+class RequiredCheck:
+    """An admission check of a ClusterQueue.
+
+    Attributes:
+        name: the AdmissionCheck.
+        flavors: the flavors that require it; empty means all.
+    """
+
+    name: str
+    flavors: frozenset[str]
+
+
+def entries_of(workload: Workload) -> tuple[CheckEntry, ...]:
+    """The entries of a workload's checks."""
+    checks = workload.status.admission_checks
+    if not checks:
+        return ()
+    return tuple([CheckEntry(one.name, one.state, one.reason) for one in checks])
+
+
+def required(rules: Collection[RequiredCheck], flavors: Iterable[str]) -> tuple[str, ...]:
+    """The checks that a workload with these flavors has to pass, in the order of the rules."""
+    if not rules:
+        return ()
+    assigned = frozenset(flavors)
+    names = (rule.name for rule in rules if not rule.flavors or rule.flavors & assigned)
+    return tuple(dict.fromkeys(names))
+
+
+def passed_all(entries: Collection[CheckEntry], required: Collection[str]) -> bool:
+    """Whether every listed check is Ready, and no required one is missing."""
+    if not entries:
+        return not required
+    states = {entry.name: entry.state for entry in entries}
+    return states.keys() >= {*required} and all(state == CHECK_READY for state in states.values())
+
+
+def preempts_early(entries: Collection[CheckEntry], late: Collection[str]) -> bool:
+    """Whether the preemptions for a reservation may begin before all checks have passed (KEP-993).
+
+    They may if a check asks for them, or if all checks that they wait for are Ready.
+
+    Args:
+        entries: of the checks.
+        late: those of the required checks that are `AfterCheckPassedOrOnDemand`.
+    """
+    if any(
+        entry.state == CHECK_PENDING and entry.reason == REASON_PREEMPTION_REQUIRED
+        for entry in entries
+    ):
+        return True
+    return passed(entries, late)
+
+
+def passed(entries: Iterable[CheckEntry], names: Collection[str]) -> bool:
+    """Whether each of these checks is Ready."""
+    ready = {entry.name for entry in entries if entry.state == CHECK_READY}
+    return ready.issuperset(names)
+
+
+# --------------------------------------------------------------------------------------------------
 
 
 @frozen
@@ -315,3 +409,69 @@ def flavor_of(flavor: kueue.ResourceFlavor) -> Flavor:
     return Flavor(
         flavor.name, spec.node_labels, spec.node_taints, spec.tolerations, spec.topology_name
     )
+
+
+# ---- whether a ClusterQueue can admit workloads, and the condition that says so ------------------
+
+
+@frozen
+class Activity:
+    """The Active condition of a ClusterQueue.
+
+    Attributes:
+        active: its status.
+        reason: its reason; with several causes the first of Stopped, FlavorNotFound,
+            AdmissionCheckNotFound, AdmissionCheckInactive, TopologyNotFound, CohortCycle.
+        message: its message, with all causes and names.
+    """
+
+    active: bool
+    reason: str
+    message: str
+
+
+ACTIVE = Activity(active=True, reason=REASON_READY, message="Can admit new workloads")
+UNKNOWN = Activity(active=False, reason=REASON_NOT_FOUND, message="ClusterQueue not found")
+
+
+def activity_of(
+    spec: QueueSpec, flavors: Mapping[str, Flavor], checks: Mapping[str, bool], endless: str = ""
+) -> Activity:
+    """The activity of a ClusterQueue.
+
+    Args:
+        spec: the ClusterQueue.
+        flavors: the ResourceFlavors that exist.
+        checks: the AdmissionChecks that exist, and whether they are active.
+        endless: its cohort if the parents of that form a cycle, otherwise empty.
+    """
+    if spec.terminating:
+        text = "Can't admit new workloads; clusterQueue is terminating"
+        return Activity(active=False, reason=REASON_TERMINATING, message=text)
+    causes = []
+    if spec.stop_policy != NONE:
+        causes.append((REASON_STOPPED, "is stopped"))
+    missing = sorted(name for name in spec.flavors if name not in flavors)
+    if missing:
+        text = f"references missing ResourceFlavor(s): {','.join(missing)}"
+        causes.append((REASON_FLAVOR_NOT_FOUND, text))
+    names = sorted({check.name for check in spec.checks})
+    missing = [name for name in names if name not in checks]
+    if missing:
+        text = f"references missing AdmissionCheck(s): {','.join(missing)}"
+        causes.append((REASON_CHECK_NOT_FOUND, text))
+    idle = [name for name in names if not checks.get(name, True)]
+    if idle:
+        text = f"references inactive AdmissionCheck(s): {','.join(idle)}"
+        causes.append((REASON_CHECK_INACTIVE, text))
+    for name in sorted(flavors.keys() & spec.flavors):
+        if topology := flavors[name].topology:
+            text = f'there is no Topology "{topology}" for TAS flavor "{name}"'
+            causes.append((REASON_TOPOLOGY_NOT_FOUND, text))
+    if endless:
+        text = f"is in Cohort {endless}, whose parents form a cycle"
+        causes.append((REASON_COHORT_CYCLE, text))
+    if not causes:
+        return ACTIVE
+    message = f"Can't admit new workloads: {', '.join(text for _, text in causes)}."
+    return Activity(active=False, reason=causes[0][0], message=message)

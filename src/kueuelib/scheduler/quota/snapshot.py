@@ -15,9 +15,16 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import UnknownObject
-from kueuelib.scheduler.quota import arithmetic
-from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource, Limits
-from kueuelib.scheduler.quota.arithmetic import NOTHING, Used
+from kueuelib.scheduler.quota.amounts import (
+    NO_LIMITS,
+    NOTHING,
+    Amounts,
+    FlavorResource,
+    Limits,
+    Used,
+    add_along,
+    available_along,
+)
 from kueuelib.scheduler.quota.decay import UNUSED, Value
 from kueuelib.scheduler.quota.holders import Holder, Ranked
 from kueuelib.scheduler.quota.node import QuotaNode, QuotaTree, alone, cohort_key, cohort_name
@@ -270,7 +277,7 @@ class Snapshot:
             if amount:
                 used = self.used[pair]
                 steps = node.steps[pair]
-                _, turned = arithmetic.add_along(steps, sign * amount, used)
+                _, turned = add_along(steps, sign * amount, used)
                 for index in turned:
                     if index + 1 < len(steps):
                         at = (steps[index + 1].key, pair)
@@ -314,13 +321,13 @@ class Snapshot:
     def available(self, queue: FrozenQueue, pair: FlavorResource) -> int:
         """How much more the ClusterQueue could use now; not negative, even if it uses too much."""
         steps = self.nodes[queue.spec.name].steps[pair]
-        return max(0, arithmetic.available_along(steps, self.used[pair]))
+        return max(0, available_along(steps, self.used[pair]))
 
     def lacks(self, queue: FrozenQueue, amounts: Amounts) -> dict[FlavorResource, int]:
         """How much more than is available the ClusterQueue would need."""
         steps, lacks = self.nodes[queue.spec.name].steps, {}
         for pair, amount in amounts.items():
-            lack = amount - arithmetic.available_along(steps[pair], self.used[pair])
+            lack = amount - available_along(steps[pair], self.used[pair])
             if lack > 0:
                 lacks[pair] = lack
         return lacks
@@ -379,6 +386,6 @@ class Snapshot:
         """Whether all amounts are available now; a request for nothing always is."""
         steps = self.nodes[queue.spec.name].steps
         for pair, amount in amounts.items():
-            if amount > 0 and amount > arithmetic.available_along(steps[pair], self.used[pair]):
+            if amount > 0 and amount > available_along(steps[pair], self.used[pair]):
                 return False
         return True

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj
-from kueuelib.app.configuration import Configuration, parse_configuration
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.configuration_rules import parse_configuration
 from kueuelib.app.installation import Installation, install
 from kueuelib.app.own_manifests import process_manifests
 from kueuelib.app.own_process import assembler, own_configuration
@@ -17,8 +18,7 @@ from kueuelib.jobs.assembly import process_name
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
-from kueuelib.runtime.lives import Life, live_until
-from kueuelib.runtime.manager import Manager
+from kueuelib.runtime.manager import Life, Manager, live_until
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.testing.storm.api import Api
 from kueuelib.testing.storm.theatre import CONFIGURATION, NAMESPACE, WEBHOOK_PORT

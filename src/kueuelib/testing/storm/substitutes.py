@@ -25,10 +25,10 @@ import structlog
 
 from kueuelib.embedded import tls
 from kueuelib.embedded.admission import dialling
+from kueuelib.runtime.authority import Certificates, Names
 from kueuelib.runtime.clock import SystemClock
 from kueuelib.runtime.manager import Signals
-from kueuelib.runtime.webhook import keeper, trust
-from kueuelib.runtime.webhook.certs import Certificates, Names
+from kueuelib.runtime.webhook import trust
 from kueuelib.testing.storm.loop import OWNER, StormLoop
 
 _CHANCE = (
@@ -132,7 +132,7 @@ def _replace_cryptography() -> None:
 
     for home, name, substitute in (
         (trust, "renewed", renewed),
-        (keeper, "load", lambda *_: None),
+        (trust, "load", lambda *_: None),
         (tls, "credentials", credentials),
         (dialling.Contexts, "trusting", lambda *_: context),
     ):

@@ -37,7 +37,7 @@ from tests.unit.app.doctor.test_findings import (
 from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration
 from kueuelib.app.deployment import CONFIGURATION, Deployed
 from kueuelib.app.doctor.snapshot import Call
-from kueuelib.app.lease_notes import PUBLISHED, published
+from kueuelib.app.running_configuration import PUBLISHED, published
 from kueuelib.cli.root import app
 
 

@@ -16,7 +16,7 @@ from kueuelib.app.deployment import CONFIGURATION
 from kueuelib.app.doctor.finding import Severity, all_checks
 from kueuelib.app.doctor.snapshot import BYPASSING, Call, Review
 from kueuelib.app.reloading import RESTART_NEEDED
-from kueuelib.runtime.webhook.certs import DAY, Names, renewed
+from kueuelib.runtime.authority import DAY, Names, renewed
 from kueuelib.scheduler.explain.obstacles import problems_of
 
 NOW = float(int(time.time()))

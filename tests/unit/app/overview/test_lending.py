@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kueuelib.app.overview.lending import Node, shares, spread
+from kueuelib.app.overview.trees import Node, shares, spread
 from kueuelib.scheduler.quota.amounts import Limits
 
 

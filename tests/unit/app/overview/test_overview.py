@@ -13,10 +13,8 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.quantity import Quantity
 from kueuelib.api.queues import ClusterQueueStatus, FlavorUsage, ResourceUsage
 from kueuelib.api.workload import EvictionCount, SchedulingStats
-from kueuelib.app.explaining.decoder import Decoder
-from kueuelib.app.explaining.gather import Cluster
-from kueuelib.app.overview.evictions import evictions_of
-from kueuelib.app.overview.gathering import Facts, explained, overview_of
+from kueuelib.app.explaining.gather import Cluster, Decoder
+from kueuelib.app.overview.gathering import Facts, evictions_of, explained, overview_of
 from kueuelib.app.overview.trees import load_told
 from kueuelib.app.overview.values import Overview, Place, QuotaUse, Running, Threat
 from kueuelib.jobs.reconcile.priority import PriorityClasses

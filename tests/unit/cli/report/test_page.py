@@ -16,8 +16,7 @@ from report_worlds import NOW, facts, named, waits, world
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.workload import AdmissionCheckState
 from kueuelib.app.explaining import waiting
-from kueuelib.app.explaining.selection import Selection
-from kueuelib.app.explaining.waiting import Waiting, decided
+from kueuelib.app.explaining.waiting import Selection, Waiting, decided
 from kueuelib.app.overview.gathering import explained, overview_of
 from kueuelib.app.overview.values import QuotaUse, Threat
 from kueuelib.cli.report import command

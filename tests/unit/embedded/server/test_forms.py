@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kueuelib.api.ages import duration
+from kueuelib.api.phrases import duration
 from kueuelib.embedded.http.answers import VIEWS, Form, negotiate, warning_headers
 from kueuelib.embedded.http.parameters import Route, parse
 from kueuelib.embedded.registry.cells import JsonPath

@@ -32,7 +32,7 @@ from kueuelib.errors import (
     TooLarge,
     TooManyRequests,
 )
-from kueuelib.runtime.memory import LARGE
+from kueuelib.runtime.entry import LARGE
 
 YAML = "application/yaml"
 

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from kueuelib.embedded.server import ApiServer
-from kueuelib.runtime.quiet import Sparse
+from kueuelib.runtime.logs import Sparse
 
 CLOSED = "SSL connection is closed"
 ASYNCIO = logging.getLogger("asyncio")

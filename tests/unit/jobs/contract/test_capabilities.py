@@ -18,7 +18,6 @@ from kueuelib.api.names import (
 )
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs import same_templates
-from kueuelib.jobs.contract.additions import ADDED_AT_START, between
 from kueuelib.jobs.contract.capabilities import (
     ComposableJob,
     JobWithEquivalence,
@@ -43,6 +42,7 @@ from kueuelib.jobs.reconcile.matching import is_equivalent
 from kueuelib.jobs.reconcile.plan import INVALID_RETRY, plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses, PriorityClassNotFound, resolve
 from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.written import ADDED_AT_START, between
 from kueuelib.workload import states
 
 TRAININGS = Resource("example.com", "v1", "trainings", "Training", namespaced=True)

@@ -22,7 +22,7 @@ from kueuelib.jobs import (
     enough,
     equals,
 )
-from kueuelib.jobs.client.job_argument import queued
+from kueuelib.jobs.client.following import queued
 from kueuelib.jobs.contract.loose_objects import read_loosely
 from kueuelib.runtime import Resource, encode, kinds
 from kueuelib.testing.builders import make_pod_set, make_workload

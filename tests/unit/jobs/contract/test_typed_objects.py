@@ -12,14 +12,14 @@ from kueuelib import runtime as rt
 from kueuelib.api.codec import decode
 from kueuelib.errors import ConfigError, InvalidObject
 from kueuelib.jobs import GenericJob, Integration, JobEnd
+from kueuelib.jobs.contract.capabilities import begin_stop, end_stop
 from kueuelib.jobs.contract.commands import Change, Delete, Emit
 from kueuelib.jobs.contract.loose_objects import fitted
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.contract.stopping import begin_stop, end_stop
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.jobs.webhooks.rules import default_job
-from kueuelib.runtime.webhook.reviews import types_of
+from kueuelib.runtime.webhook.admission import types_of
 
 SETTINGS = JobSettings()
 

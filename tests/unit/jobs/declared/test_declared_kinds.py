@@ -18,6 +18,7 @@ from kueuelib.jobs.contract.capabilities import (
     JobWithReclaimablePods,
     JobWithSkip,
     StopReason,
+    is_stop_begun,
 )
 from kueuelib.jobs.contract.commands import Change
 from kueuelib.jobs.contract.generic_job import GenericJob
@@ -25,7 +26,6 @@ from kueuelib.jobs.contract.integration import REFERRED, Integration, Reference
 from kueuelib.jobs.contract.paths import put, value
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.contract.stopping import is_stop_begun
 from kueuelib.jobs.declared.trainjob import runtime_of
 from kueuelib.jobs.reconcile.priority import pod_priority_class
 from kueuelib.jobs.webhooks.manifests import rbac_rules

@@ -19,7 +19,7 @@ from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.declared.crd_mismatches import mismatches
 from kueuelib.jobs.webhooks.rules import default_job, validate_job
 from kueuelib.runtime import Client, ObjectKey, PatchType, Resource, key_of, kinds
-from kueuelib.runtime.webhook.reviews import form_of, misfit_of_objects
+from kueuelib.runtime.webhook.admission import form_of, misfit_of_objects
 from kueuelib.testing import (
     JobAdapter,
     JobConformance,

@@ -18,13 +18,13 @@ from kueuelib.api.kinds import CRDS, JOBS, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ApiError, Forbidden, NotFound, Unavailable
+from kueuelib.jobs.assembly import Jobs, wire
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.declared.declarative import declare, equals
 from kueuelib.jobs.declared.pod_shape import Pods
-from kueuelib.jobs.kinds.standing import KindState
+from kueuelib.jobs.kinds.follower import KindState
 from kueuelib.jobs.webhooks.serving import JobWebhook
-from kueuelib.jobs.wiring import Jobs, wire
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect

@@ -12,7 +12,7 @@ from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.declared.declarative import HasCondition, declare
 from kueuelib.jobs.declared.pod_shape import Pods
-from kueuelib.jobs.kinds.presence import Presence, Served, Unclear, Unfit, is_lasting, judged
+from kueuelib.jobs.kinds.follower import Presence, Served, Unclear, Unfit, is_lasting, judged
 from kueuelib.jobs.webhooks.manifests import webhook_entries
 
 THINGS = Resource("g.example.com", "v1", "things", "Thing", namespaced=True)

@@ -10,7 +10,7 @@ import pytest
 from kueuelib.api.kinds import LOCAL_QUEUES
 from kueuelib.api.names import QUEUE_LABEL
 from kueuelib.errors import Unavailable
-from kueuelib.jobs.lookups.default_queues import DefaultQueues, names_no_queue, with_default_queue
+from kueuelib.jobs.lookups.owners import DefaultQueues, names_no_queue, with_default_queue
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.informer import Informer
 

@@ -16,11 +16,16 @@ from kueuelib.errors import (
     Unauthorized,
     Unavailable,
 )
-from kueuelib.jobs.catalog.batch import BATCH_JOB
+from kueuelib.jobs.batch.job import BATCH_JOB
 from kueuelib.jobs.contract.integration import REFERRED
 from kueuelib.jobs.declared.trainjob import TRAIN_JOB
-from kueuelib.jobs.lookups import foreign, referred
-from kueuelib.jobs.lookups.remembered import Remembered
+from kueuelib.jobs.lookups.remembered import (
+    OWNERS_REMEMBERED,
+    REFERENCES_REMEMBERED,
+    ForeignOwners,
+    Referred,
+    Remembered,
+)
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import Clock
 
@@ -61,14 +66,14 @@ def owner(uid: str = "u1") -> dict[str, Any]:
     return {"metadata": meta, "spec": {"large": True}}
 
 
-def owners(answer: Any) -> tuple[foreign.ForeignOwners, Server, Time]:
+def owners(answer: Any) -> tuple[ForeignOwners, Server, Time]:
     server, time = Server(answer), Time()
-    return foreign.ForeignOwners(cast("Client", server), cast("Clock", time)), server, time
+    return ForeignOwners(cast("Client", server), cast("Clock", time)), server, time
 
 
-def runtimes(answer: Any) -> tuple[referred.Referred, Server, Time]:
+def runtimes(answer: Any) -> tuple[Referred, Server, Time]:
     server, time = Server(answer), Time()
-    return referred.Referred(cast("Client", server), cast("Clock", time)), server, time
+    return Referred(cast("Client", server), cast("Clock", time)), server, time
 
 
 async def test_the_oldest_are_forgotten_first() -> None:
@@ -114,7 +119,7 @@ async def test_an_owner_is_read_once_in_a_while_and_only_its_metadata_kept() -> 
     assert await reader.learn(REF, "ns") is found
     assert reader.get(REF) is found
     assert server.asked == ["apps/v1 ReplicaSet", "replicasets ns/rs"]
-    time.now = foreign.REMEMBERED
+    time.now = OWNERS_REMEMBERED
     await reader.learn(REF, "ns")
     assert server.asked[2:] == ["replicasets ns/rs"], "the kind is known by now"
 
@@ -153,7 +158,7 @@ async def test_a_runtime_is_read_again_after_a_while() -> None:
     server.answer = {"spec": 2}
     assert await reader.complete(TRAIN_JOB, JOB) == found
     assert server.asked == ["clustertrainingruntimes torch"]
-    time.now = referred.REMEMBERED
+    time.now = REFERENCES_REMEMBERED
     assert (await reader.complete(TRAIN_JOB, JOB))[REFERRED] == {"spec": 2}
 
 
@@ -161,7 +166,7 @@ async def test_a_runtime_is_read_again_after_a_while() -> None:
 async def test_a_runtime_that_is_not_there_leaves_the_job_as_it_is(answer: Exception) -> None:
     reader, server, time = runtimes(answer)
     assert await reader.complete(TRAIN_JOB, JOB) is JOB
-    server.answer, time.now = {"spec": 1}, referred.REMEMBERED
+    server.answer, time.now = {"spec": 1}, REFERENCES_REMEMBERED
     assert REFERRED in await reader.complete(TRAIN_JOB, JOB)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.lookups.default_queues import with_default_queue
+from kueuelib.jobs.lookups.owners import with_default_queue
 from kueuelib.jobs.pods.deployment import DEPLOYMENT, validate_deployment, with_labels
 from kueuelib.jobs.pods.templates import TemplateWebhook
 from kueuelib.jobs.reconcile.self_wired import Parts

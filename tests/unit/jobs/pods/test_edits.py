@@ -22,8 +22,8 @@ from kueuelib.jobs.pods.marks import gated
 from kueuelib.jobs.pods.pod_plan import plan_pod
 from kueuelib.jobs.pods.reading import is_gated
 from kueuelib.jobs.pods.role_hash import shape_of
-from kueuelib.jobs.pods.rules import validate_pod
 from kueuelib.jobs.pods.single import PodJob
+from kueuelib.jobs.pods.webhook import validate_pod
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.workload import states
 

@@ -22,12 +22,15 @@ from kueuelib.jobs.contract.commands import (
     PatchStatus,
     RequeueAfter,
 )
-from kueuelib.jobs.contract.settings import JobSettings, PodSettings, QuotaReleaseStrategy
-from kueuelib.jobs.contract.taken_over import TakenOver
+from kueuelib.jobs.contract.settings import (
+    JobSettings,
+    PodSettings,
+    QuotaReleaseStrategy,
+    TakenOver,
+)
 from kueuelib.jobs.pods.pod_plan import plan_group, plan_without_pods, situation_of
 from kueuelib.jobs.pods.reading import is_gated
-from kueuelib.jobs.reconcile.job_phase import Case
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import Case, Situation
 from kueuelib.jobs.reconcile.steps import expiry
 from kueuelib.workload import states
 

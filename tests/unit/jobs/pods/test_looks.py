@@ -21,8 +21,7 @@ from kueuelib.jobs.lookups.stores import (
     owner_uids,
 )
 from kueuelib.jobs.pods.integration import GATHERING, MANAGED_PODS, wire
-from kueuelib.jobs.pods.reading import group_key, is_gated
-from kueuelib.jobs.pods.trimming import trim
+from kueuelib.jobs.pods.reading import group_key, is_gated, trim
 from kueuelib.jobs.reconcile.self_wired import Parts
 from kueuelib.machinery.store import Change, Store
 from kueuelib.runtime.cache import Cache

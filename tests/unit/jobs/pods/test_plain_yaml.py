@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kueuelib.jobs.pods.plain_yaml import NotPlain, read
+from kueuelib.jobs.pods.declaration import NotPlain, read
 
 
 @pytest.mark.parametrize(

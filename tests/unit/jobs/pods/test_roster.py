@@ -7,9 +7,8 @@ import copy
 import pytest
 
 from kueuelib.api.meta import format_time
-from kueuelib.jobs.pods.roles import role_by_shape
-from kueuelib.jobs.pods.roster import EXCESS, members_of, sort_out
-from kueuelib.jobs.pods.trimming import trim
+from kueuelib.jobs.pods.reading import trim
+from kueuelib.jobs.pods.roster import EXCESS, members_of, role_by_shape, sort_out
 
 
 def sorted_out(*found, count=2):

@@ -28,11 +28,11 @@ from kueuelib.jobs.contract.settings import JobSettings, QuotaReleaseStrategy
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.pods.marks import ungated
 from kueuelib.jobs.pods.pod_plan import plan_pod
-from kueuelib.jobs.pods.reading import gates_of
+from kueuelib.jobs.pods.reading import gates_of, trim, trim_missed
 from kueuelib.jobs.pods.single import PodJob
-from kueuelib.jobs.pods.trimming import trim, trim_missed
 from kueuelib.jobs.reconcile.situation import Situation
-from kueuelib.workload import evictions, states
+from kueuelib.workload import states
+from kueuelib.workload.phases import CHECK_FAILED, PREEMPTED
 
 KUEUE = "kueue.x-k8s.io"
 ORIGIN = {POD_SET_LABEL: "main", CLUSTER_QUEUE_LABEL: "cq", LOCAL_QUEUE_LABEL: "main"}
@@ -119,7 +119,7 @@ def test_a_leaving_pod_is_let_go_and_its_quota_with_it(pods, workload):
     ), "it never runs again"
 
 
-@pytest.mark.parametrize("cause", [evictions.PREEMPTED, evictions.CHECK_FAILED])
+@pytest.mark.parametrize("cause", [PREEMPTED, CHECK_FAILED])
 @pytest.mark.parametrize("checks", [("pending",), ()], ids=["reserved", "admitted"])
 def test_a_waiting_pod_that_loses_its_quota_is_queued_again(pods, workload, checks, cause):
     holding = pods.admitted(workload, checks)

@@ -9,8 +9,8 @@ import pytest
 from kueuelib.jobs.contract.commands import Change, Create
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.pods.marks import template_of
+from kueuelib.jobs.pods.role_hash import CONTROLLERS
 from kueuelib.jobs.pods.single import PodJob
-from kueuelib.jobs.pods.template_labels import CONTROLLERS
 
 Obj = dict[str, Any]
 KUEUE = "kueue.x-k8s.io"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from unittest.mock import Mock
 
 from kueuelib.api.kinds import PODS
+from kueuelib.jobs.assembly import wire
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.wiring import wire
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 

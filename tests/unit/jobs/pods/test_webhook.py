@@ -16,14 +16,11 @@ from kueuelib.jobs.contract.settings import JobSettings, PodSettings
 from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.stores import OWNER_UID, JobStores, owner_uids
 from kueuelib.jobs.pods import integration
-from kueuelib.jobs.pods.integration import POD
+from kueuelib.jobs.pods.integration import POD, regained
 from kueuelib.jobs.pods.marks import gated
-from kueuelib.jobs.pods.missed import regained
-from kueuelib.jobs.pods.reading import gates_of
+from kueuelib.jobs.pods.reading import gates_of, is_selected
 from kueuelib.jobs.pods.role_hash import role_hash
-from kueuelib.jobs.pods.rules import validate_pod
-from kueuelib.jobs.pods.selection import is_selected
-from kueuelib.jobs.pods.webhook import PodWebhook
+from kueuelib.jobs.pods.webhook import PodWebhook, validate_pod
 from kueuelib.jobs.webhooks.manifests import webhook_entries
 from kueuelib.jobs.webhooks.rules import validate_job
 from kueuelib.machinery.selectors import from_label_selector

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.api.meta import ObjectKey, key_of
+from kueuelib.jobs.contract.capabilities import STOPPING_ANNOTATION
 from kueuelib.jobs.contract.commands import (
     Change,
     Create,
@@ -13,7 +14,6 @@ from kueuelib.jobs.contract.commands import (
     Emit,
     PatchStatus,
 )
-from kueuelib.jobs.contract.stopping import STOPPING_ANNOTATION
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.reconcile.plan import plan

@@ -11,12 +11,11 @@ from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.made_from import MADE_FROM
 from kueuelib.api.names import MIN_PARALLELISM
 from kueuelib.jobs.batch.job import BatchJob
-from kueuelib.jobs.contract.additions import ADDED_AT_START, remembered
 from kueuelib.jobs.contract.commands import Change, Emit, PatchStatus
-from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.contract.taken_over import TakenOver
+from kueuelib.jobs.contract.settings import JobSettings, TakenOver
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
+from kueuelib.jobs.reconcile.written import ADDED_AT_START, remembered
 from kueuelib.workload import states
 
 KUEUE = "kueue.x-k8s.io"

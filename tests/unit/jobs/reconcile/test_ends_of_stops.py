@@ -11,10 +11,10 @@ import pytest
 from kueuelib.api.meta import Resource
 from kueuelib.api.names import MIN_PARALLELISM, SYNC_COMPLETIONS
 from kueuelib.jobs.catalog.builtin import builtin_registry
-from kueuelib.jobs.contract.additions import ADDED_AT_START
 from kueuelib.jobs.contract.capabilities import JobWithCustomStop, Stop
 from kueuelib.jobs.contract.commands import Change
 from kueuelib.jobs.declared.declarative import Pods, declare, equals
+from kueuelib.jobs.reconcile.written import ADDED_AT_START
 from kueuelib.testing.job_world import JobWorld
 from kueuelib.workload import states
 

@@ -6,9 +6,9 @@ import pytest
 
 from kueuelib.api.names import MIN_PARALLELISM
 from kueuelib.jobs.batch.job import BatchJob
-from kueuelib.jobs.contract.additions import with_memory
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.matching import is_equivalent
+from kueuelib.jobs.reconcile.written import with_memory
 
 DIGEST = "0" * 64
 MIN = {MIN_PARALLELISM: "1"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.jobs.contract.commands import Change, Count, Delete, DropFinalizer, Emit
-from kueuelib.jobs.reconcile.lanes import stretches
+from kueuelib.jobs.reconcile.executor import stretches
 
 
 def obj(name: str, kind: str = "Pod") -> dict:

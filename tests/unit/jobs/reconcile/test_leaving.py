@@ -10,6 +10,7 @@ from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Resource
 from kueuelib.jobs import Matching, Pods, PodSet, Stop, declare, enough, equals
 from kueuelib.jobs.contract.capabilities import (
+    STOPPING_ANNOTATION,
     ComposableJob,
     JobWithCustomStop,
     JobWithReclaimablePods,
@@ -17,7 +18,6 @@ from kueuelib.jobs.contract.capabilities import (
 )
 from kueuelib.jobs.contract.commands import Change, Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.contract.settings import JobSettings, QuotaReleaseStrategy
-from kueuelib.jobs.contract.stopping import STOPPING_ANNOTATION
 from kueuelib.jobs.declared.jobset import JOB_SET
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.situation import Situation

@@ -8,11 +8,10 @@ import pytest
 
 from kueuelib.api.names import ORIGIN_KEYS
 from kueuelib.jobs.batch.job import BatchJob
-from kueuelib.jobs.contract.additions import ADDED_AT_START
-from kueuelib.jobs.contract.origin import Origin
-from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.contract.settings import JobSettings, Origin
 from kueuelib.jobs.reconcile.matching import is_equivalent
 from kueuelib.jobs.reconcile.plan import plan
+from kueuelib.jobs.reconcile.written import ADDED_AT_START
 
 KUEUE = "kueue.x-k8s.io"
 

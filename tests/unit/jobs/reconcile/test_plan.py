@@ -9,7 +9,6 @@ import yaml
 
 from kueuelib.api.names import JOB_UID_LABEL
 from kueuelib.jobs.batch.job import BatchJob
-from kueuelib.jobs.contract.additions import ADDED_AT_START
 from kueuelib.jobs.contract.capabilities import JobWithFinalize
 from kueuelib.jobs.contract.commands import (
     Change,
@@ -21,12 +20,12 @@ from kueuelib.jobs.contract.commands import (
     Recheck,
     RequeueAfter,
 )
-from kueuelib.jobs.contract.settings import JobSettings, QuotaReleaseStrategy
-from kueuelib.jobs.contract.taken_over import TakenOver
+from kueuelib.jobs.contract.settings import JobSettings, QuotaReleaseStrategy, TakenOver
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
-from kueuelib.jobs.reconcile.vanished import Again
+from kueuelib.jobs.reconcile.situation import Again
+from kueuelib.jobs.reconcile.written import ADDED_AT_START
 from kueuelib.workload import states
 
 KUEUE = "kueue.x-k8s.io"

@@ -23,14 +23,14 @@ from kueuelib.api.kinds import (
 from kueuelib.api.meta import ObjectKey, is_true, key_of
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import KueuelibError, NotFound
+from kueuelib.jobs.assembly import wire
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.wiring import wire
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
 from kueuelib.runtime.queries import PatchType
 from kueuelib.workload import states
-from kueuelib.workload.patches import status_writes
+from kueuelib.workload.states import status_writes
 
 KUEUE = "kueue.x-k8s.io"
 NS = "jobs"

@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from kueuelib.controllers.webhooks import by_service, by_url, webhook_configurations
-from kueuelib.jobs.catalog.batch import BATCH_JOB
+from kueuelib.jobs.batch.job import BATCH_JOB
 from kueuelib.jobs.contract.integration import WebhookEntry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.webhooks.entries import in_order

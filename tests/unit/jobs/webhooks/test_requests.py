@@ -11,9 +11,8 @@ from typing import Any, cast
 import pytest
 
 from kueuelib.api.missing_features import MANAGED_BY, OF_JOBS
-from kueuelib.jobs.catalog.batch import BATCH_JOB
-from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.contract.taken_over import TakenOver
+from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.contract.settings import JobSettings, TakenOver
 from kueuelib.jobs.pods.deployment import DEPLOYMENT, with_labels
 from kueuelib.jobs.pods.leaderworkerset import LEADERWORKERSET, with_roles
 from kueuelib.jobs.pods.statefulset import STATEFULSET, with_group

@@ -11,7 +11,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Admit, Wait, decide
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.facts.standing import Where
+from kueuelib.scheduler.facts.workloads import Where
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,

@@ -13,7 +13,7 @@ from kueuelib.api.core import LimitRange
 from kueuelib.api.kueue import Workload
 from kueuelib.scheduler import events
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.facts.standing import Where
+from kueuelib.scheduler.facts.workloads import Where
 from kueuelib.scheduler.object_reasons import (
     ChecksFailed,
     InvalidResources,

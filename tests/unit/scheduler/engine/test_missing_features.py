@@ -9,7 +9,7 @@ import pytest
 from engine_cluster import Cluster
 
 from kueuelib.api.crd import crd
-from kueuelib.api.crd_parts import node
+from kueuelib.api.definitions import node
 from kueuelib.api.kueue import Workload
 from kueuelib.api.missing_features import DEVICES, KEYS, MANAGED_BY, OF_JOBS, TOPOLOGY
 from kueuelib.scheduler import events

@@ -12,7 +12,7 @@ from kueuelib.api.kueue import Workload
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.facts.standing import Where
+from kueuelib.scheduler.facts.workloads import Where
 from kueuelib.scheduler.object_reasons import AdmissionGated
 from kueuelib.scheduler.reasons import NoFlavors, NoLongerFits, NotEvaluated
 from kueuelib.scheduler.settings import Settings

@@ -10,7 +10,7 @@ from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import LocalQueue
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
-from kueuelib.scheduler.facts.standing import Where
+from kueuelib.scheduler.facts.workloads import Where
 from kueuelib.scheduler.object_reasons import (
     ClusterQueueInactive,
     ClusterQueueMissing,

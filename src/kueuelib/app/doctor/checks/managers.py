@@ -1,15 +1,17 @@
-"""Managers: whether one leads, and whether there is another one."""
+"""Managers: whether one leads, is allowed to, and is configured for the kinds in use."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from kueuelib.api.ages import duration
+from kueuelib.api.batch import COMPLETE, FAILED
 from kueuelib.api.kinds import (
+    CONFIG_MAPS,
     CRDS,
     DEPLOYMENTS,
     EVENTS,
+    JOBS,
     KUEUE,
     LEASES,
     MUTATING_WEBHOOKS,
@@ -17,34 +19,89 @@ from kueuelib.api.kinds import (
     VALIDATING_WEBHOOKS,
     WORKLOADS,
 )
-from kueuelib.api.meta import Obj, annotations_of, format_time, parse_time
+from kueuelib.api.meta import Obj, annotations_of, controller_of, format_time, is_true, parse_time
+from kueuelib.api.names import QUEUE_LABEL
+from kueuelib.api.phrases import counted, duration
+from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP
 from kueuelib.app.deployment import NAME, left_behind
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import (
     ACCOUNT,
     ANOTHER_WEBHOOK,
     CERTIFICATE,
+    DISABLED,
     INVALID,
     LEADER,
     MISSING_KIND,
+    MISSING_PERMISSION,
     REFUSED,
     TERMINATING,
+    install,
     is_fixed,
     lease_of,
     look,
     no_manager,
     outside,
+    reconfigure,
     restart,
     runs_manager,
     start,
 )
-from kueuelib.app.doctor.snapshot import ADMISSION, Call, Snapshot
+from kueuelib.app.doctor.snapshot import ADMISSION, PERMISSIONS, Call, Snapshot
 from kueuelib.app.earlier import go_image
-from kueuelib.app.lease_notes import SKEW, written_at
 from kueuelib.app.refusers import OUR_CONFIGURATIONS, removal
 from kueuelib.app.reloading import RESTART_NEEDED
+from kueuelib.app.running_configuration import SKEW, mounted_configuration, written_at
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
+from kueuelib.errors import ConfigError
+from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.pods.reading import queue_of
+
+# The manager's configuration: whether it is valid, and whether it enables the kinds in use.
+
+
+@check(INVALID, CONFIG_MAPS.kind)
+def invalid(snapshot: Snapshot) -> Iterator[Finding]:
+    """A configuration file with which no manager starts."""
+    stored = snapshot.find(CONFIG_MAPS.kind, CONFIG_MAP, snapshot.namespace)
+    if stored is None or outside(snapshot):
+        return
+    try:
+        mounted_configuration(stored)
+    except ConfigError as error:
+        problem = f"no manager starts with it: {' '.join(str(error).split())}"
+        fix = reconfigure(snapshot, f"correct {CONFIG_FILE}")
+        yield Finding(Severity.ERROR, subject_of(CONFIG_MAPS.kind, stored), problem, fix)
+
+
+@check(DISABLED, JOBS.kind)
+def disabled(snapshot: Snapshot) -> Iterator[Finding]:
+    """Jobs with a queue name although the configuration does not enable their kind."""
+    integrations = snapshot.configuration.integrations
+    enabled = BATCH_JOB.name in integrations.frameworks
+    if enabled or (JOBS.group, JOBS.kind) in integrations.external_kinds:
+        return
+    jobs = [one for one in snapshot.all(JOBS.kind) if _is_meant(one)]
+    if not jobs:
+        return
+    suspended = any(one["spec"].get("suspend") for one in jobs)
+    problem = (
+        f"{counted(len(jobs), 'Job')} with a queue name ({QUEUE_LABEL}), and no manager queues "
+        f"Jobs: integrations.frameworks of the configuration does not list {BATCH_JOB.name}"
+    )
+    fix = reconfigure(snapshot, f"add {BATCH_JOB.name} to integrations.frameworks", installs=True)
+    severity = Severity.ERROR if suspended else Severity.WARNING
+    yield Finding(severity, subject_of(JOBS.kind, jobs[0]), problem, fix)
+
+
+def _is_meant(job: Obj) -> bool:
+    """Whether a Job names a queue, has no controller and has not finished."""
+    over = is_true(job, COMPLETE) or is_true(job, FAILED)
+    return bool(queue_of(job)) and controller_of(job) is None and not over
+
+
+# --------------------------------------------------------------------------------------------------
 
 _OTHERWISE = "(name its configuration with --config if leaderElect is off, as in your own manager)"
 _WITHOUT = "leaderElection: {leaderElect: false}"
@@ -323,3 +380,39 @@ def another_webhook(snapshot: Snapshot) -> Iterator[Finding]:
 def _may_stop(webhook: Obj, dead: Mapping[str, object]) -> bool:
     """Whether it is one that did not answer, and whose silence refuses a write."""
     return webhook["name"] in dead and webhook.get("failurePolicy") != "Ignore"
+
+
+# ---- the manager's account: whether it exists, and may do everything that it has to --------------
+
+
+@check(ACCOUNT, SERVICE_ACCOUNTS.kind)
+def account(snapshot: Snapshot) -> Iterator[Finding]:
+    """The ServiceAccount of the manager, if it does not exist."""
+    if snapshot.find(SERVICE_ACCOUNTS.kind, SERVICE_ACCOUNT, snapshot.namespace) is None:
+        subject = Subject(SERVICE_ACCOUNTS.kind, SERVICE_ACCOUNT, snapshot.namespace)
+        problem = "it does not exist, so a manager that uses it cannot reach the API server"
+        runs = snapshot.why_unseen(LEASES.kind) or leads(snapshot)
+        severity = Severity.HINT if runs else Severity.ERROR
+        fix, address = install(snapshot), outside(snapshot)
+        if address:
+            token = f"kubectl -n {snapshot.namespace} create token {SERVICE_ACCOUNT}"
+            fix += f"  # then a new token for the manager at {address}, if it uses one: {token}"
+        yield Finding(severity, subject, problem, fix, (MISSING_KIND,))
+
+
+@check(MISSING_PERMISSION, PERMISSIONS)
+def denied(snapshot: Snapshot) -> Iterator[Finding]:
+    """Permissions that the installation grants but the API server denies, by resource."""
+    lost: dict[tuple[str, str], list[str]] = {}
+    for review in snapshot.reviews:
+        if not review.allowed:
+            resource = f"{review.resource}.{review.group}" if review.group else review.resource
+            verbs = lost.setdefault((resource, review.namespace), [])
+            if review.verb not in verbs:
+                verbs.append(review.verb)
+    subject = Subject("ServiceAccount", SERVICE_ACCOUNT, snapshot.namespace)
+    fix = install(snapshot)
+    for (resource, namespace), verbs in lost.items():
+        where = f" in namespace {namespace}" if namespace else ""
+        problem = f"it may not {', '.join(verbs)} {resource}{where}"
+        yield Finding(Severity.ERROR, subject, problem, fix, (MISSING_KIND, ACCOUNT))

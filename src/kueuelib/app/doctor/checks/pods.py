@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
-from kueuelib.api.ages import duration
 from kueuelib.api.kinds import CRDS, NAMESPACES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
 from kueuelib.api.meta import Obj, controller_of, find_condition, labels_of
 from kueuelib.api.names import (
@@ -15,6 +14,7 @@ from kueuelib.api.names import (
     QUEUE_LABEL,
     REASON_FAILED_TO_START,
 )
+from kueuelib.api.phrases import duration
 from kueuelib.app.doctor.checks.managers import leads
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
 from kueuelib.app.doctor.manager import (
@@ -28,10 +28,16 @@ from kueuelib.app.doctor.snapshot import BYPASSING, Snapshot
 from kueuelib.app.explaining.subject import group_problem
 from kueuelib.app.part_settings import job_settings
 from kueuelib.app.refusers import lacks_permission, remedy
-from kueuelib.jobs.contract.identifiers import identifier, where_named
+from kueuelib.jobs.contract.field_rules import identifier, where_named
 from kueuelib.jobs.pods.integration import POD
-from kueuelib.jobs.pods.reading import Stage, group_of, has_finalizer, queue_of, stage_of
-from kueuelib.jobs.pods.selection import is_selected
+from kueuelib.jobs.pods.reading import (
+    Stage,
+    group_of,
+    has_finalizer,
+    is_selected,
+    queue_of,
+    stage_of,
+)
 from kueuelib.jobs.reconcile.refusals import START_REFUSED
 from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR
 from kueuelib.workload.states import condition, is_admitted, is_evicted, is_finished

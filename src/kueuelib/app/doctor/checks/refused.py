@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kueuelib.api.ages import duration
 from kueuelib.api.kinds import EVENTS, LEASES
 from kueuelib.api.meta import Obj
+from kueuelib.api.phrases import duration
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, MISSING_PERMISSION, REFUSED
 from kueuelib.app.doctor.snapshot import Snapshot

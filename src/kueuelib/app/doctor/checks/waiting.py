@@ -1,17 +1,19 @@
-"""Workloads that could start, that can never start, or that ended before."""
+"""Workloads that wait or hold quota without a reason, and objects that are not valid."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from kueuelib.api import conditions
-from kueuelib.api.meta import ObjectKey
+from kueuelib.api.meta import ObjectKey, find
 from kueuelib.api.missing_features import sentence
-from kueuelib.api.names import FINISHED, REASON_FAILED_TO_START, REASON_OUT_OF_SYNC
-from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
+from kueuelib.api.names import FINISHED, QUOTA_RESERVED, REASON_FAILED_TO_START, REASON_OUT_OF_SYNC
+from kueuelib.api.phrases import counted, duration
+from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, REFUSED, look, no_manager
-from kueuelib.app.doctor.snapshot import FACTS, LABELS, Snapshot
+from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, FACTS, LABELS, Snapshot
+from kueuelib.app.explaining.gather import NEEDED
+from kueuelib.scheduler.explain.answer import Awaited, awaited_checks
 from kueuelib.scheduler.explain.own_changes import job_of
 from kueuelib.scheduler.explain.trial import Verdict
 from kueuelib.scheduler.object_reasons import FeaturesMissing
@@ -22,7 +24,72 @@ from kueuelib.scheduler.reasons import (
     condition_reason,
     render,
 )
+from kueuelib.workload import states
 from kueuelib.workload.short_reasons import shorten
+from kueuelib.workload.states import condition, has_quota, is_deleted
+
+# ---- admission checks that do not decide ---------------------------------------------------------
+
+PATIENCE = 300.0
+"""Seconds that a check may take before it is reported."""
+
+
+@check("check-pending", "Workload", ADMISSION_CHECKS)
+def pending(snapshot: Snapshot) -> Iterator[Finding]:
+    """Checks for which Workloads with quota have waited for more than five minutes."""
+    by_check: dict[str, list[tuple[float, ObjectKey, Awaited]]] = {}
+    for key, workload in snapshot.world.workloads.items():
+        for one in awaited_checks(snapshot.world, workload):
+            if one.since is not None and snapshot.now - one.since > PATIENCE:
+                by_check.setdefault(one.name, []).append((one.since, key, one))
+    for name, waits in sorted(by_check.items()):
+        since, key, first = min(waits, key=lambda one: (one[0], one[1]))
+        problem = (
+            f"its controller {first.controller or '-'} keeps "
+            f"{counted(len(waits), 'Workload')} with quota waiting, {key} for "
+            f"{duration(snapshot.now - since)}"
+        )
+        fix = f"kubectl describe admissioncheck {name}  # then {first.next_step}"
+        yield Finding(Severity.HINT, Subject("AdmissionCheck", name), problem, fix)
+
+
+# ---- workloads that hold quota although no job owns them -----------------------------------------
+
+"""Seconds that a job may take to adopt the Workload that was made for it."""
+
+
+@check("quota-unowned", "Workload")
+def unowned(snapshot: Snapshot) -> Iterator[Finding]:
+    """Workloads without owner that have held quota for more than five minutes."""
+    for workload in snapshot.all("Workload"):
+        meta = workload["metadata"]
+        if meta.get("ownerReferences") or states.is_finished(workload) or is_deleted(workload):
+            continue
+        held = condition(workload, QUOTA_RESERVED).get("lastTransitionTime")
+        if has_quota(workload) and snapshot.age(held) > PATIENCE:
+            problem = (
+                f"it has held quota for {duration(snapshot.age(held))}, and has no owner: no job "
+                "will finish it"
+            )
+            where = f"kubectl -n {meta['namespace']} delete workload {meta['name']}"
+            fix = f"{where}  # unless a controller of yours finishes it"
+            yield Finding(Severity.HINT, subject_of("Workload", workload), problem, fix)
+
+
+# ---- stored objects that are not valid and therefore left out of all decisions -------------------
+
+
+@check("object-unreadable", *(one.kind for one in NEEDED), before_migration=True)
+def unreadable(snapshot: Snapshot) -> Iterator[Finding]:
+    """Objects that break rules which were not enforced when they were stored."""
+    for kind, key, why in snapshot.cluster.unreadable:
+        where = f"-n {key.namespace} " if key.namespace else ""
+        fix = f"kubectl edit {where}{kind.lower()} {key.name}"
+        subject = Subject(kind, key.name, key.namespace)
+        yield Finding(Severity.ERROR, subject, f"it is left out of every decision: {why}", fix)
+
+
+# --------------------------------------------------------------------------------------------------
 
 _NEVER: Final = (EXCEEDS_MAX_QUOTA, NO_MATCHING_FLAVOR)
 """The reasons that no end of another Workload changes."""
@@ -88,7 +155,7 @@ def _asking(
 def never_ran(snapshot: Snapshot) -> Iterator[Finding]:
     """Workloads that ended before their job started; the job stays suspended."""
     for key, workload in sorted(snapshot.cluster.world.workloads.items()):
-        end = conditions.find(workload.status.conditions, FINISHED)
+        end = find(workload.status.conditions, FINISHED)
         if end is None or not end.is_true or end.reason not in _NOT_RUN:
             continue
         problem = f"it ended without having run: {end.reason}: {end.message}"

@@ -1,4 +1,4 @@
-"""Webhooks: whether ours are registered, trusted and reachable, and how long certificates last."""
+"""Webhooks and the visibility API: registered, trusted and reachable."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ import ssl
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, SECRETS, SERVICES, VALIDATING_WEBHOOKS
-from kueuelib.api.meta import Obj, ObjectKey, format_time
+from kueuelib.api.kinds import (
+    API_SERVICES,
+    CRDS,
+    MUTATING_WEBHOOKS,
+    SECRETS,
+    SERVICES,
+    VALIDATING_WEBHOOKS,
+)
+from kueuelib.api.meta import Obj, ObjectKey, find_condition, format_time
 from kueuelib.app.doctor.checks.managers import changes_hands, leads
-from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
+from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import (
     CERTIFICATE,
     CONFIGURATIONS,
@@ -25,12 +32,14 @@ from kueuelib.app.doctor.manager import (
     install,
     is_fixed,
     look,
+    no_manager,
     outside,
     start,
 )
 from kueuelib.app.doctor.snapshot import CALLS, Snapshot
+from kueuelib.controllers.manifests import api_service_names
 from kueuelib.controllers.webhooks import queueing_entries
-from kueuelib.runtime.webhook.certs import (
+from kueuelib.runtime.authority import (
     DAY,
     Certificates,
     Judgement,
@@ -40,6 +49,56 @@ from kueuelib.runtime.webhook.certs import (
     service_names,
 )
 from kueuelib.runtime.webhook.trust import from_secret
+
+# ---- the visibility API: whether it is registered, and whether the API server gets an answer -----
+
+_KIND = API_SERVICES.kind
+
+
+@check("visibility-missing", _KIND)
+def unregistered(snapshot: Snapshot) -> Iterator[Finding]:
+    """APIServices that do not exist although the configuration asks for the visibility API."""
+    if snapshot.configuration.visibility_server is None:
+        return
+    for name in api_service_names():
+        if snapshot.find(_KIND, name) is None:
+            problem = "it does not exist, but the configuration has visibilityServer"
+            yield Finding(Severity.WARNING, Subject(_KIND, name), problem, install(snapshot))
+
+
+@check("visibility-unavailable", _KIND, momentary=True)
+def unavailable(snapshot: Snapshot) -> Iterator[Finding]:
+    """APIServices from whose server the API server gets no answer."""
+    for name in api_service_names():
+        service = snapshot.find(_KIND, name)
+        why = "" if service is None else _why(service)
+        if service is not None and why:
+            problem = (
+                f"the API server gets no valid answer ({why}); until it does, deleted namespaces "
+                "stay Terminating"
+            )
+            fix, follows = _visibility_fix(snapshot)
+            yield Finding(Severity.WARNING, subject_of(_KIND, service), problem, fix, follows)
+
+
+def _why(service: Obj) -> str:
+    """The API server's reason; empty if it is available, or not judged yet."""
+    condition = find_condition((service.get("status") or {}).get("conditions"), "Available")
+    if condition.get("status") in (None, "True"):
+        return ""
+    return ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))
+
+
+def _visibility_fix(snapshot: Snapshot) -> tuple[str, tuple[str, ...]]:
+    """The command, and the checks whose errors explain it."""
+    if snapshot.configuration.visibility_server is not None:
+        return look(snapshot), no_manager(snapshot)
+    there = [name for name in api_service_names() if snapshot.find(_KIND, name)]
+    remove = f"kubectl delete apiservice {' '.join(there)}"
+    return f"{remove}  # or start the manager with visibilityServer in its configuration", ()
+
+
+# --------------------------------------------------------------------------------------------------
 
 MUTATING, VALIDATING = MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind
 AUTHORITY = "webhook-authority"

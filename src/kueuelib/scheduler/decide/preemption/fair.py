@@ -14,15 +14,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from kueuelib.scheduler.decide.preemption.candidates import Preemptor, allowed
 from kueuelib.scheduler.decide.preemption.guard import Guard
-from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED, Path, SearchResult, Victim
-from kueuelib.scheduler.quota import arithmetic
-from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
-from kueuelib.scheduler.quota.bracket import Bracket
+from kueuelib.scheduler.decide.preemption.victims import (
+    MOST_NAMED,
+    Path,
+    Preemptor,
+    SearchResult,
+    Victim,
+    allowed,
+)
+from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource, available, borrows
 from kueuelib.scheduler.quota.holders import Ranked, rank_of
-from kueuelib.scheduler.quota.node import QuotaNode
-from kueuelib.scheduler.quota.share import Share, borrowed, share_of, weigh
+from kueuelib.scheduler.quota.node import Bracket, QuotaNode, Share, borrowed, share_of, weigh
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharing
 
@@ -112,7 +115,7 @@ class _FairSearch:
         }
         snapshot.add(preemptor.queue, needed)
         self._is_owner = not any(
-            arithmetic.borrows(self._own, pair, snapshot.used[pair]) for pair in contested
+            borrows(self._own, pair, snapshot.used[pair]) for pair in contested
         )
 
     # --- strategies
@@ -242,7 +245,7 @@ class _FairSearch:
     def lacks(self) -> dict[FlavorResource, int]:
         """How much of every pair is still missing."""
         used = self._snapshot.used
-        free = {pair: arithmetic.available(self._own, pair, used[pair]) for pair in self._needed}
+        free = {pair: available(self._own, pair, used[pair]) for pair in self._needed}
         return {pair: -amount for pair, amount in free.items() if amount < 0}
 
     def needed_victims(self) -> tuple[Victim, ...]:

@@ -9,18 +9,153 @@ does not fit. One or two rounds are tried, with and without borrowing in the end
 
 from __future__ import annotations
 
-from kueuelib.scheduler.decide.preemption.candidates import (
+from kueuelib.scheduler.blockers import Mode, Outlook
+from kueuelib.scheduler.decide.preemption.fair import find_fairly
+from kueuelib.scheduler.decide.preemption.victims import (
+    MOST_NAMED,
     Borrowing,
     Candidate,
     Candidates,
+    Path,
     Preemptor,
+    SearchResult,
+    Victim,
+    home_of,
 )
-from kueuelib.scheduler.decide.preemption.fair import find_fairly
-from kueuelib.scheduler.decide.preemption.room import Room
-from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED, SearchResult, Victim
 from kueuelib.scheduler.policy import PolicyError
-from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
-from kueuelib.scheduler.quota.snapshot import Snapshot
+from kueuelib.scheduler.quota.amounts import (
+    Amounts,
+    FlavorResource,
+    Step,
+    add,
+    add_along,
+    available_along,
+    level,
+)
+from kueuelib.scheduler.quota.holders import Holder
+from kueuelib.scheduler.quota.node import QuotaNode
+from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot, Usage
+from kueuelib.scheduler.values import value
+
+# ---- the missing quota while a search for victims removes workloads ------------------------------
+# The rules are those of `kueuelib.scheduler.quota.amounts`, applied to a copy of the usage of the
+# pairs that matter, because a search may remove thousands of workloads.
+
+
+class Room:
+    """The quota that the preemptor's ClusterQueue may use, for every needed pair.
+
+    Args:
+        snapshot: the state to begin with; not changed.
+        queue: the preemptor's ClusterQueue.
+        needed: the request, all amounts positive.
+        contested: the pairs that decide whether others borrow.
+        borrow: whether the preemptor may end above its nominal quota.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        queue: FrozenQueue,
+        needed: Amounts,
+        contested: frozenset[FlavorResource],
+        *,
+        borrow: bool,
+    ) -> None:
+        own = snapshot.nodes[queue.spec.name]
+        self._snapshot = snapshot
+        self._used = {pair: Usage(snapshot.used[pair]) for pair in sorted({*needed, *contested})}
+        self._needed = {
+            pair: _Need(own.steps[pair], self._used[pair], amount, borrow)
+            for pair, amount in needed.items()
+        }
+        held, self._columns = self._used, [self._used]
+        if snapshot.held is not snapshot:
+            held = {pair: Usage(snapshot.held.used[pair]) for pair in contested}
+            self._columns.append(held)
+        self._contested = [(pair, held[pair]) for pair in contested]
+        self._ways: dict[str, list[list[tuple[Step, Usage]]]] = {}
+
+    @property
+    def enough(self) -> bool:
+        """Whether everything fits now."""
+        return all(need.lack <= 0 for need in self._needed.values())
+
+    def lacks(self) -> dict[FlavorResource, int]:
+        """How much of every pair is still missing."""
+        lacks = {pair: need.lack for pair, need in self._needed.items()}
+        return {pair: lack for pair, lack in lacks.items() if lack > 0}
+
+    def borrows(self, queue: FrozenQueue, cohort: QuotaNode) -> bool:
+        """Whether what is held in another ClusterQueue still borrows some contested pair.
+
+        Args:
+            queue: the ClusterQueue.
+            cohort: the lowest common cohort; every node below it on the way has to borrow.
+        """
+        for places in self._way(queue, cohort):
+            for here, used in places:
+                if used[here.key] > here.nominal:
+                    break
+            else:
+                return False
+        return True
+
+    def _way(self, queue: FrozenQueue, cohort: QuotaNode) -> list[list[tuple[Step, Usage]]]:
+        """The nodes from a ClusterQueue up to those below a cohort, each with every pair."""
+        way = self._ways.get(queue.spec.name)
+        if way is None:
+            node = self._snapshot.nodes[queue.spec.name]
+            columns = [(node.steps[pair], used) for pair, used in self._contested]
+            way = self._ways[queue.spec.name] = [
+                [(steps[index], used) for steps, used in columns]
+                for index in range(node.path.index(cohort))
+            ]
+        return way
+
+    def remove(self, holder: Holder, queue: FrozenQueue) -> None:
+        """Lets a workload leave."""
+        self._move(holder, queue, -1)
+
+    def restore(self, holder: Holder, queue: FrozenQueue) -> None:
+        """Brings a workload back."""
+        self._move(holder, queue, 1)
+
+    def _move(self, holder: Holder, queue: FrozenQueue, sign: int) -> None:
+        node, charged = self._snapshot.nodes[queue.spec.name], holder.usage
+        for columns in self._columns:
+            for pair, used in columns.items():
+                if pair in charged:
+                    add_along(node.steps[pair], sign * charged[pair], used)
+
+
+@value
+class _Need:
+    """The preemptor's request for one pair.
+
+    Attributes:
+        steps: from its ClusterQueue up.
+        used: the usage.
+        amount: how much it needs.
+        borrow: whether it may end above its nominal quota.
+    """
+
+    steps: tuple[Step, ...]
+    used: Usage
+    amount: int
+    borrow: bool
+
+    @property
+    def lack(self) -> int:
+        """How much is missing; negative if there is more than enough."""
+        free = available_along(self.steps, self.used)
+        if not self.borrow:
+            here = self.steps[0]
+            free = min(free, here.nominal - self.used[here.key])
+        return self.amount - free
+
+
+# --------------------------------------------------------------------------------------------------
 
 
 def find_victims(
@@ -161,3 +296,56 @@ def _bring_back(room: Room, removed: list[Candidate]) -> list[Candidate]:
             kept.append(candidate)
     kept.reverse()
     return kept
+
+
+# ---- whether preemption could free one flavor for one request; used while flavors are chosen -----
+# Each pair of flavor and resource is tested separately, so the result is only a necessary
+# condition. Victims for the whole request are searched after the flavors are chosen (KEP-83).
+
+
+@value
+class Simulation:
+    """The result of preempting for one request in one flavor.
+
+    Attributes:
+        mode: `NO_CANDIDATES`, `PREEMPT` if workloads of the own ClusterQueue have to leave, or
+            `RECLAIM` if only others have to.
+        borrowing: how far up the ClusterQueue would then borrow; 0 for not at all.
+        outlook: the same for the reason tree.
+    """
+
+    mode: Mode
+    borrowing: int
+    outlook: Outlook
+
+
+def simulate(
+    snapshot: Snapshot, preemptor: Preemptor, pair: FlavorResource, amount: int
+) -> Simulation:
+    """Tries to free `amount` of one pair.
+
+    Args:
+        snapshot: the state, which is not changed.
+        preemptor: the workload that needs quota.
+        pair: flavor and resource.
+        amount: more than is available now.
+    """
+    result = find_once(snapshot, preemptor, frozenset((pair,)), {pair: amount})
+    used = snapshot.used[pair]
+    left = Usage(used) if result.victims else used
+    for victim in result.victims:
+        place = snapshot.nodes[home_of(victim)]
+        add(place, pair, -victim.holder.usage.get(pair, 0), left)
+    home = snapshot.nodes[preemptor.queue.spec.name]
+    borrowing, _ = level(home, pair, amount, left)
+    mode = Mode.NO_CANDIDATES
+    if result.victims:
+        own = any(victim.path is Path.IN_CLUSTER_QUEUE for victim in result.victims)
+        mode = Mode.PREEMPT if own else Mode.RECLAIM
+    return Simulation(mode, borrowing, _outlook(result, pair))
+
+
+def _outlook(result: SearchResult, pair: FlavorResource) -> Outlook:
+    victims = tuple(sorted([victim.key for victim in result.victims]))
+    lack = result.lacks.get(pair, 0)
+    return Outlook(result.candidates, victims, lack, result.named, result.spared, result.borrowing)

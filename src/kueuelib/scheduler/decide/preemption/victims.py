@@ -1,15 +1,27 @@
-"""The victims of a plan, their preemptors, and the grounds for preemption (KEP-83)."""
+"""Which workloads may be preempted, in which order, and the victims of a plan (KEP-83)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
+from heapq import merge
+from itertools import takewhile
+from typing import NamedTuple
+
+import attrs
 
 from kueuelib.api import names
-from kueuelib.api.kueue import Workload
+from kueuelib.api.kueue import NEVER, Workload
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.scheduler.quota.holders import Holder
+from kueuelib.api.preemption_policies import GRANTS
+from kueuelib.scheduler.decide.preemption.guard import Guard
+from kueuelib.scheduler.quota import amounts
+from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
+from kueuelib.scheduler.quota.holders import Holder, Ranked
+from kueuelib.scheduler.quota.node import QuotaNode
+from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
+from kueuelib.scheduler.settings import FairSharing
 from kueuelib.scheduler.values import value
 
 
@@ -129,3 +141,292 @@ class Preemption:
             f"preemptor effective priority: {mine} (base: {mine}, boost: 0); "
             f"preemptee effective priority: {other} (base: {other}, boost: 0)"
         )
+
+
+# ---- which workloads may be preempted, and in which order (KEP-83) -------------------------------
+# Candidates hold quota in a contested pair of flavor and resource, and the policies of the
+# preemptor's ClusterQueue permit their preemption. Those of other ClusterQueues count only while
+# their ClusterQueue borrows, and with it every cohort on the way up to the first common one. Only
+# what holds quota there and stays counts as borrowed, so room that is promised or withheld makes
+# nobody a candidate. The order: workloads that are leaving already, those that use what a part of
+# the tree with the preemptor owns, those of other ClusterQueues, those of the own one. Within each:
+# low priority, new reservation, UID. If past usage orders the LocalQueues of a ClusterQueue
+# (KEP-4136), those of the one that used most come first.
+#
+# Every ClusterQueue keeps its workloads in that order, so candidates are produced lazily, one by
+# one. A ClusterQueue whose lowest priority is out of reach is skipped (KEP-83).
+
+Borrows = Callable[[FrozenQueue, QuotaNode], bool]
+"""Whether a ClusterQueue, and every node on the way to a cohort above it, still borrows."""
+
+
+def _as_it_was(_queue: FrozenQueue, _cohort: QuotaNode) -> bool:
+    return True
+
+
+@value
+class Preemptor:
+    """The workload that needs quota.
+
+    Attributes:
+        queue: its ClusterQueue.
+        priority: its priority.
+        queued_at: its age in the order of its ClusterQueue.
+        fair_sharing: how shares decide on victims; None if they do not.
+        guard: leaves out candidates; None if every candidate may be chosen.
+        results: the results of its searches; see `find_once`.
+    """
+
+    queue: FrozenQueue
+    priority: int
+    queued_at: float
+    fair_sharing: FairSharing | None = None
+    guard: Guard | None = None
+    results: dict[object, SearchResult] = attrs.field(factory=dict, init=False)
+
+    @property
+    def may_borrow(self) -> bool:
+        """Whether it may preempt in other ClusterQueues while its own borrows."""
+        policy = self.queue.spec.preemption
+        by_share = self.fair_sharing is not None and policy.reclaim_within_cohort != NEVER
+        return by_share or policy.may_borrow
+
+
+class Borrowing(Enum):
+    """Whether the preemptor may borrow in a round of removals."""
+
+    ALLOWED = "allowed"
+    """The preemptor may borrow in the end; workloads protected from borrowers stay."""
+    FORBIDDEN = "forbidden"
+    """The preemptor ends within its nominal quota."""
+
+
+class Candidate(NamedTuple):
+    """A workload that may be preempted.
+
+    Attributes:
+        holder: its charge.
+        queue: its ClusterQueue.
+        path: the ground for its preemption.
+        cohort: the lowest cohort above its ClusterQueue and the preemptor's; None if they are the
+            same.
+    """
+
+    holder: Holder
+    queue: FrozenQueue
+    path: Path
+    cohort: QuotaNode | None
+
+
+class _Place(NamedTuple):
+    """Another ClusterQueue with candidates.
+
+    Attributes:
+        queue: the ClusterQueue.
+        cohort: the lowest one above it and the preemptor's.
+    """
+
+    queue: FrozenQueue
+    cohort: QuotaNode
+
+
+class Candidates:
+    """The candidates of one preemptor for one set of contested pairs.
+
+    Args:
+        snapshot: the state; not changed.
+        preemptor: the workload that needs quota.
+        contested: the pairs that are short.
+        needed: the whole request of the preemptor, including the contested pairs.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        preemptor: Preemptor,
+        contested: frozenset[FlavorResource],
+        needed: Amounts,
+    ) -> None:
+        self._snapshot = snapshot
+        self._preemptor = preemptor
+        self._contested = contested
+        queue = preemptor.queue
+        policy = queue.spec.preemption
+        self._own = [queue] if _is_in_reach(preemptor, queue, policy.within_cluster_queue) else []
+        self._owed: dict[str, _Place] = {}
+        self._others: dict[str, _Place] = {}
+        if policy.reclaim_within_cohort != NEVER:
+            self._collect(needed)
+        self.any_owed = self._has_any(self._owed)
+        """Whether candidates use quota of a part of the tree that contains only the preemptor."""
+        self.any_elsewhere = self.any_owed or self._has_any(self._others)
+        """Whether other ClusterQueues have candidates."""
+        self.maybe_any = self.any_elsewhere or bool(self._own)
+        """Whether there may be candidates; the own ClusterQueue is not searched."""
+
+    def _collect(self, needed: Amounts) -> None:
+        """Finds the ClusterQueues that borrow, from the nearest ones up.
+
+        As soon as a part of the tree owns enough for the preemptor, that part reclaims, as the
+        owner, from everything outside it.
+        """
+        snapshot, queue = self._snapshot, self._preemptor.queue
+        here, rest, owner = snapshot.nodes[queue.spec.name], needed, False
+        levels = snapshot.held.reclaimable(queue, self._contested)
+        if not any(above.queues for above in levels):
+            return
+        for above in levels:
+            owner = owner or not any(
+                amounts.borrows(here, pair, snapshot.used[pair], amount)
+                for pair, amount in rest.items()
+            )
+            if not owner and above.cohort.parent is not None:
+                rest = {
+                    pair: max(0, amount - amounts.free(here, pair, snapshot.used[pair]))
+                    for pair, amount in rest.items()
+                }
+            places = self._owed if owner else self._others
+            for one in above.queues:
+                places[one.spec.name] = _Place(one, above.cohort)
+            here = above.cohort
+
+    def _has_any(self, places: Mapping[str, _Place]) -> bool:
+        return bool(places) and any(
+            next(self._foreign(places, Borrowing.FORBIDDEN, _as_it_was, leaving=leaving), None)
+            for leaving in (True, False)
+        )
+
+    def in_order(self, borrowing: Borrowing, borrows: Borrows) -> Iterator[Candidate]:
+        """The candidates, while they are removed one by one.
+
+        Args:
+            borrowing: what the preemptor may do in the end.
+            borrows: whether a ClusterQueue still borrows below a cohort. One that has ceased to
+                borrow does not begin again, so the rest of it is skipped.
+        """
+        for leaving in (True, False):
+            for places in filter(None, (self._owed, self._others)):
+                yield from self._foreign(places, borrowing, borrows, leaving=leaving)
+            yield from self._in_own_queue(leaving=leaving)
+
+    def _in_own_queue(self, *, leaving: bool) -> Iterator[Candidate]:
+        policy = self._preemptor.queue.spec.preemption.within_cluster_queue
+        for queue in self._own:
+            for _, holder in self._allowed(queue, policy, leaving=leaving):
+                yield Candidate(holder, queue, Path.IN_CLUSTER_QUEUE, None)
+
+    def _foreign(
+        self,
+        places: Mapping[str, _Place],
+        borrowing: Borrowing,
+        borrows: Borrows,
+        *,
+        leaving: bool,
+    ) -> Iterator[Candidate]:
+        spec, owed = self._preemptor.queue.spec.preemption, places is self._owed
+        if not (owed or spec.may_borrow or borrowing is Borrowing.FORBIDDEN):
+            return
+        policy = spec.reclaim_within_cohort
+        streams = [
+            _while_borrowing(place, self._allowed(place.queue, policy, leaving=leaving), borrows)
+            for place in places.values()
+        ]
+        for _, holder in streams[0] if len(streams) == 1 else merge(*streams):
+            place = places[holder.cluster_queue]
+            path = Path.IN_COHORT_RECLAMATION if owed else self._path(holder)
+            if path is not None or borrowing is Borrowing.FORBIDDEN:
+                yield Candidate(
+                    holder, place.queue, path or Path.IN_COHORT_RECLAMATION, place.cohort
+                )
+
+    def _path(self, holder: Holder) -> Path | None:
+        """The ground on which a preemptor that may end up borrowing preempts a workload, or None.
+
+        It needs a victim that `borrowWithinCohort` grants, up to the threshold.
+        """
+        policy = self._preemptor.queue.spec.preemption
+        if holder.priority > _highest(self._preemptor, policy.borrow_within_cohort):
+            return None
+        if policy.borrow_threshold is not None and holder.priority > policy.borrow_threshold:
+            return None
+        return Path.IN_COHORT_RECLAIM_WHILE_BORROWING
+
+    def _allowed(self, queue: FrozenQueue, policy: str, *, leaving: bool) -> Iterator[Ranked]:
+        preemptor, contested = self._preemptor, self._contested
+        return allowed(self._snapshot, preemptor, contested, queue, policy, leaving=leaving)
+
+
+def allowed(
+    snapshot: Snapshot,
+    preemptor: Preemptor,
+    contested: frozenset[FlavorResource],
+    queue: FrozenQueue,
+    policy: str,
+    *,
+    leaving: bool,
+) -> Iterator[Ranked]:
+    """The workloads of a ClusterQueue that may be preempted, in their order.
+
+    The ClusterQueues permit it, and the preemption policy has not refused it.
+
+    Args:
+        snapshot: the state.
+        preemptor: the workload that needs quota.
+        contested: the pairs that are short; only users of one of them count.
+        queue: the ClusterQueue.
+        policy: that of the preemptor's ClusterQueue for this one.
+        leaving: whether to return those that are leaving, or the others.
+
+    Raises:
+        PolicyError: the preemption policy failed.
+    """
+    granted = _granted(snapshot, preemptor, contested, queue, policy, leaving=leaving)
+    if queue.spec.by_usage:
+        granted = iter(
+            sorted(granted, key=lambda candidate: -snapshot.past_usage(candidate[1].local_queue))
+        )
+    guard = preemptor.guard
+    return granted if guard is None or leaving else guard.sift(granted)
+
+
+def _granted(
+    snapshot: Snapshot,
+    preemptor: Preemptor,
+    contested: frozenset[FlavorResource],
+    queue: FrozenQueue,
+    policy: str,
+    *,
+    leaving: bool,
+) -> Iterator[Ranked]:
+    if not _is_in_reach(preemptor, queue, policy):
+        return
+    priority, queued_at = preemptor.priority, preemptor.queued_at
+    highest, newer = _highest(preemptor, policy), GRANTS[policy].newer
+    gone, ranked = snapshot.gone, queue.ranked
+    border = bisect_left(ranked, ((True,),)) if ranked[0][1].evicted else 0
+    for index in range(border) if leaving else range(border, len(ranked)):
+        candidate = ranked[index]
+        holder = candidate[1]
+        if holder.priority > highest:
+            return
+        if newer and holder.priority == priority and holder.order.queued_at <= queued_at:
+            continue
+        if holder.key not in gone and holder.uses(contested):
+            yield candidate
+
+
+def _highest(preemptor: Preemptor, policy: str) -> float:
+    """The highest priority that may be preempted."""
+    return GRANTS[policy].highest(preemptor.priority)
+
+
+def _is_in_reach(preemptor: Preemptor, queue: FrozenQueue, policy: str) -> bool:
+    """Whether the lowest priority of a ClusterQueue permits any preemption in it (KEP-83)."""
+    lowest = queue.lowest_priority
+    return lowest is not None and lowest <= _highest(preemptor, policy)
+
+
+def _while_borrowing(
+    place: _Place, candidates: Iterator[Ranked], borrows: Borrows
+) -> Iterator[Ranked]:
+    return takewhile(lambda _: borrows(place.queue, place.cohort), candidates)
