@@ -11,11 +11,11 @@ import pytest
 from figures import show
 
 from kueuelib.scheduler.explain.world import World
-from kueuelib.simulator.cluster import Cluster
+from kueuelib.simulator.cluster import ClusterSetup
 from kueuelib.simulator.driver import Driver
 from kueuelib.simulator.forecast import Known, RunTimes, cluster_in, forecast
 from kueuelib.simulator.live import Listener, Live
-from kueuelib.simulator.work import Job, pods
+from kueuelib.simulator.work import TraceJob, pods
 from kueuelib.testing.builders import make_cluster_queue, make_flavor, make_local_queue
 
 DAYS = 18
@@ -42,7 +42,7 @@ def world() -> World:
     )
 
 
-def trace(random: Random) -> list[Job]:
+def trace(random: Random) -> list[TraceJob]:
     """Poisson arrivals, at about two thirds of the quota."""
     mean = sum(cpu * median * math.exp(sigma**2 / 2) for cpu, median, sigma in SHAPES) / len(SHAPES)
     rate = 0.67 * 36 / mean
@@ -51,7 +51,7 @@ def trace(random: Random) -> list[Job]:
     while (at := at + random.expovariate(rate)) < end:
         cpu, median, sigma = random.choice(SHAPES)
         jobs.append(
-            Job(
+            TraceJob(
                 name=f"j{len(jobs):05d}",
                 arrival=at,
                 run_seconds=random.lognormvariate(math.log(median), sigma),
@@ -107,7 +107,7 @@ class Asker(Listener):
 def test_how_many_answers_hold() -> None:
     random = Random(11)
     asker = Asker(random, 0.1)
-    cluster: Cluster = cluster_in(world())
+    cluster: ClusterSetup = cluster_in(world())
     driver = asker.driver = Driver(cluster, (asker,))
     driver.run(trace(random))
     held = dict.fromkeys((2, 3), 0)

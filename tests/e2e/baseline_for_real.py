@@ -34,11 +34,11 @@ from kueuelib.simulator import driver
 from kueuelib.simulator.cluster import cluster_of
 from kueuelib.simulator.driver import Driver
 from kueuelib.simulator.live import Listener, Live
-from kueuelib.simulator.lives import Lives, Timing
+from kueuelib.simulator.lives import JobLifecycles, Timing
 from kueuelib.simulator.parsing import Faults
-from kueuelib.simulator.readers.source import Source
+from kueuelib.simulator.readers.source import TraceSource
 from kueuelib.simulator.readers.synthetic import read_generator
-from kueuelib.simulator.work import Job
+from kueuelib.simulator.work import TraceJob
 from kueuelib.testing.storm.bundled import BundledManager
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.theatre import CONFIGURATION
@@ -111,9 +111,9 @@ class Seen:
         self.first.setdefault(job, now)
 
 
-def work() -> tuple[list[Obj], list[Job]]:
+def work() -> tuple[list[Obj], list[TraceJob]]:
     """The queues, and the jobs in the order of their arrivals."""
-    source, chance = Source(), Random(SEED)
+    source, chance = TraceSource(), Random(SEED)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "generator.yaml"
         path.write_text(GENERATOR)
@@ -142,7 +142,7 @@ class Watching(Listener):
         self.seen.admit(str(live.key), now)
 
 
-def simulated(objects: list[Obj], jobs: list[Job]) -> Seen:
+def simulated(objects: list[Obj], jobs: list[TraceJob]) -> Seen:
     """What the simulator makes of the work."""
     watching = Watching()
     cluster = cluster_of(objects, engine_settings(parse_configuration(SETTINGS, "storm")))
@@ -150,16 +150,16 @@ def simulated(objects: list[Obj], jobs: list[Job]) -> Seen:
     return watching.seen
 
 
-def simulated_again(objects: list[Obj], jobs: list[Job], happened: Seen) -> Seen:
+def simulated_again(objects: list[Obj], jobs: list[TraceJob], happened: Seen) -> Seen:
     """The same with the instants of the real run, so that races end as they did."""
 
-    class Told(Lives):
+    class Told(JobLifecycles):
         def _later(self, at: float, live: Live, act: Callable[[Live], None]) -> None:
             # A turn begins with a start, ends with a stop, and nothing else is planned.
             gone = happened.gone[str(live.key)]
             super()._later(gone[(live.turn - 1) // 2], live, act)
 
-    driver.Lives = Told  # type: ignore[misc]
+    driver.JobLifecycles = Told  # type: ignore[misc]
     coming = (
         attrs.evolve(job, arrival=happened.created[f"{job.namespace}/{job.name}"]) for job in jobs
     )
@@ -169,7 +169,7 @@ def simulated_again(objects: list[Obj], jobs: list[Job], happened: Seen) -> Seen
 # --- for real
 
 
-def manifest(job: Job) -> Obj:
+def manifest(job: TraceJob) -> Obj:
     """The Job that a user would create."""
     (shape,) = job.pod_sets
     requests = dict(shape.requests)
@@ -221,7 +221,7 @@ class Cluster:
                 self.over.set()
 
 
-async def real(world: World, objects: list[Obj], jobs: list[Job]) -> Seen:
+async def real(world: World, objects: list[Obj], jobs: list[TraceJob]) -> Seen:
     """What becomes of the work in a cluster."""
     user = world.user()
     for name in sorted({job.namespace for job in jobs}):

@@ -21,7 +21,7 @@ from warm import Processes
 
 from kueuelib.api.meta import format_micro_time, key_of
 from kueuelib.app.configuration_rules import load_configuration
-from kueuelib.app.doctor.examining import Report, examine_twice
+from kueuelib.app.doctor.examining import DoctorReport, examine_twice
 from kueuelib.app.doctor.finding import Finding
 from kueuelib.app.doctor.reading import read
 from kueuelib.app.running_configuration import running_configuration
@@ -113,7 +113,7 @@ class Installed:
         """
         clock = LateClock(late, haste)
 
-        async def examined() -> Report:
+        async def examined() -> DoctorReport:
             async with await connect(self.cluster.kubeconfig) as client:
                 given = load_configuration(self.outside) if self.outside else None
                 configuration = (await running_configuration(client, given)).configuration

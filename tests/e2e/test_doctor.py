@@ -47,7 +47,7 @@ from ward import (
 from warm import Processes
 
 from kueuelib.api.meta import format_time
-from kueuelib.app.configuration import VisibilityServer
+from kueuelib.app.configuration import VisibilityConfiguration
 from kueuelib.app.doctor.finding import all_checks
 from kueuelib.app.reloading import RESTART_NEEDED
 from kueuelib.testing.processes import READY_SECONDS, LocalCluster
@@ -178,7 +178,7 @@ def with_pods_of_before(ward: Ward) -> Any:
 @contextmanager
 def with_visibility_asked_for(ward: Ward) -> Iterator[None]:
     before = ward.configuration
-    ward.configuration = attrs.evolve(before, visibility_server=VisibilityServer())
+    ward.configuration = attrs.evolve(before, visibility_server=VisibilityConfiguration())
     try:
         yield
     finally:

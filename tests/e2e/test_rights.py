@@ -33,7 +33,7 @@ from kueuelib.app.wiring import lives_of
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT, manager_user
 from kueuelib.embedded.access.attributes import Attributes, Decision
 from kueuelib.embedded.access.rbac import Rbac
-from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.embedded.admission.plugin import UserInfo
 from kueuelib.embedded.server import ApiServer
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
@@ -50,7 +50,7 @@ async def embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     denied: set[Right] = set()
     decide = Rbac.authorize
 
-    def authorize(self: Rbac, caller: Caller, wish: Attributes) -> Decision:
+    def authorize(self: Rbac, caller: UserInfo, wish: Attributes) -> Decision:
         found = decide(self, caller, wish)
         if caller.user.endswith(f":{SERVICE_ACCOUNT}") and wish.resource:
             right = (wish.group, wish.full_resource, wish.verb)

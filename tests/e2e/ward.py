@@ -17,7 +17,7 @@ from warm import kueuelib
 
 from kueuelib.api.meta import format_time
 from kueuelib.app.configuration_rules import load_configuration
-from kueuelib.app.doctor.examining import Report, examine
+from kueuelib.app.doctor.examining import DoctorReport, examine
 from kueuelib.app.doctor.reading import read
 from kueuelib.runtime.connection import connect
 from kueuelib.testing.processes import LocalCluster
@@ -56,8 +56,8 @@ class Ward:
         election = attrs.evolve(configuration.leader_election, leader_elect=True)
         self.configuration = attrs.evolve(configuration, leader_election=election)
 
-    def report(self) -> Report:
-        async def examined() -> Report:
+    def report(self) -> DoctorReport:
+        async def examined() -> DoctorReport:
             async with await connect(self._kubeconfig) as client:
                 return examine(await read(client, self.configuration, now=time.time() + LATER))
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.scheduler.explain.changes import (
-    Change,
+    CandidateChange,
     RaiseQuota,
     RaiseThreshold,
     RaiseWeight,
-    Whole,
+    UnsizedChange,
 )
 from kueuelib.scheduler.explain.own_changes import FewerPods, SetPriority
 
 
-def one_unit_less(change: Change) -> tuple[Change, ...]:
+def one_unit_less(change: CandidateChange) -> tuple[CandidateChange, ...]:
     """The same change by one unit less, in every way there is; nothing if it would change nothing.
 
     One unit less of either resource of a quota, a threshold or priority lower by one, one pod more
     that stays, a weight lower by one step.
     """
     match change:
-        case Whole():
+        case UnsizedChange():
             return ()
         case RaiseQuota(amounts=amounts):
             return tuple(

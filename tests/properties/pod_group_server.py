@@ -25,7 +25,7 @@ from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.integration import regained
 from kueuelib.jobs.pods.marks import gated, marked_as_ours
 from kueuelib.jobs.pods.pod_plan import plan_group, plan_without_pods, situation_of
-from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_managed, stage_of
+from kueuelib.jobs.pods.reading import PodStage, has_finalizer, is_managed, stage_of
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.workload.states import BUNDLE
 
@@ -66,7 +66,7 @@ class Server:
             if has_finalizer(pod):
                 for command in regained(pod):
                     self.execute(command)
-            elif stage_of(pod) is Stage.GATED:
+            elif stage_of(pod) is PodStage.GATED:
                 self.execute(Change(PODS, pod, marked_as_ours(pod)))
 
     def execute(self, command: Any) -> bool:
@@ -133,7 +133,7 @@ class Server:
         gone = meta.get("deletionTimestamp") and not meta.get("finalizers")
         if obj["kind"] == "Workload":
             self.workload = None if gone else obj
-        elif gone and stage_of(obj) is not Stage.LEAVING:
+        elif gone and stage_of(obj) is not PodStage.LEAVING:
             self.pods.pop(meta["uid"], None)
         else:
             self.pods[meta["uid"]] = obj
@@ -174,7 +174,7 @@ class Server:
 
     def bind(self) -> None:
         for pod in list(self.pods.values()):
-            if stage_of(pod) is Stage.STARTED and not pod["spec"].get("nodeName"):
+            if stage_of(pod) is PodStage.STARTED and not pod["spec"].get("nodeName"):
                 spec = {**pod["spec"], "nodeName": "node"}
                 self.put({**pod, "spec": spec, "status": {**pod["status"], "phase": "Running"}})
 
@@ -197,12 +197,12 @@ class Server:
             "status": "True",
             "reason": "EvictionByEvictionAPI",
         }
-        for pod in self.in_stage(Stage.STARTED):
+        for pod in self.in_stage(PodStage.STARTED):
             conditions = [*pod["status"].get("conditions", ()), condition]
             self.delete({**pod, "status": {**pod["status"], "conditions": conditions}})
 
     def terminate(self) -> None:
-        for pod in self.in_stage(Stage.LEAVING):
+        for pod in self.in_stage(PodStage.LEAVING):
             self.end(pod, "Failed")
 
     def collect_garbage(self) -> None:

@@ -29,7 +29,7 @@ from kueuelib.api.kueue import (
 )
 from kueuelib.api.meta import format_micro_time, format_time
 from kueuelib.api.quantity import Quantity
-from kueuelib.api.struct import MicroTime, Struct, Time, Wire, json_name
+from kueuelib.api.struct import MicroTime, Struct, Time, WireField, json_name
 
 QUEUEING = [
     ClusterQueue,
@@ -65,7 +65,7 @@ def structs(draw, cls: type, *, depth: int = 6):
     for field in attrs.fields(attrs.resolve_types(cls)):
         if field.name == "extra":
             continue
-        wire = field.metadata.get("wire") or Wire()
+        wire = field.metadata.get("wire") or WireField()
         wanted = wire.required or field.default is attrs.NOTHING
         if wanted or (depth > 0 and draw(st.booleans())):
             found[json_name(field)] = draw(values(field.type, wire, depth - 1))
@@ -74,7 +74,7 @@ def structs(draw, cls: type, *, depth: int = 6):
     return found
 
 
-def values(kind, wire: Wire, depth: int):
+def values(kind, wire: WireField, depth: int):
     if "enum" in wire.schema:
         return st.sampled_from([value for value in wire.schema["enum"] if value])
     if kind == Time:
@@ -95,12 +95,12 @@ def values(kind, wire: Wire, depth: int):
     if origin in (Union, UnionType):
         return values(next(one for one in arguments if one is not NoneType), wire, depth)
     if origin is tuple:
-        items = values(arguments[0], Wire(), depth)
+        items = values(arguments[0], WireField(), depth)
         keys = wire.schema.get("x-kubernetes-list-map-keys")
         unique = (lambda item: tuple(item.get(key) for key in keys)) if keys else None
         return st.lists(items, min_size=1, max_size=2, unique_by=unique)
     if origin is not None and issubclass(origin, Mapping):
-        inner = words if arguments[1] is object else values(arguments[1], Wire(), depth)
+        inner = words if arguments[1] is object else values(arguments[1], WireField(), depth)
         return st.dictionaries(words, inner, min_size=1, max_size=2)
     return words
 

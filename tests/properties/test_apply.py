@@ -16,7 +16,7 @@ from applying import run
 
 from kueuelib.embedded.patching.apply import FieldWrite, apply_steps, track_steps
 from kueuelib.embedded.patching.fieldsets import (
-    Difference,
+    FieldDifference,
     compare,
     fields_of,
     from_fields_v1,
@@ -164,7 +164,7 @@ def test_withdrawing_everything_leaves_what_others_applied(one, two):
         return
     left = apply(both, {}, "n", force=False)
     missing = compare(NODE, left, merge(NODE, left, whole(one)))  # whatever the order of items
-    assert missing == Difference(frozenset(), frozenset(), frozenset())
+    assert missing == FieldDifference(frozenset(), frozenset(), frozenset())
     entries = [each for each in left["metadata"]["managedFields"] if each["manager"] == "m"]
     assert entries == base["metadata"]["managedFields"]
 

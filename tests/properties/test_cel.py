@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kueuelib.embedded.cel.errors import Budget, BudgetExceeded, CelError, CompileError, EvalError
+from kueuelib.embedded.cel.errors import (
+    BudgetExceeded,
+    CelError,
+    CompileError,
+    CostBudget,
+    EvalError,
+)
 from kueuelib.embedded.cel.program import compile_expression
 from kueuelib.embedded.cel.types import DYN, INT, STRING, list_of, map_of
 
@@ -28,8 +34,8 @@ json = st.recursive(
 )
 
 
-def run(text: str, values: tuple[Any, ...], budget: Budget | None = None) -> Any:
-    return compile_expression(text, VARIABLES).run(values, budget or Budget(20_000))
+def run(text: str, values: tuple[Any, ...], budget: CostBudget | None = None) -> Any:
+    return compile_expression(text, VARIABLES).run(values, budget or CostBudget(20_000))
 
 
 @given(st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join), json)
@@ -82,10 +88,10 @@ def test_integers_have_64_bits(a: int, b: int) -> None:
     for operator, exact in (("+", a + b), ("-", a - b), ("*", a * b)):
         program = compile_expression(f"a {operator} b", {"a": INT, "b": INT})
         if -(2**63) <= exact < 2**63:
-            assert program.run((a, b), Budget()) == exact
+            assert program.run((a, b), CostBudget()) == exact
         else:
             with pytest.raises(EvalError, match="integer overflow"):
-                program.run((a, b), Budget())
+                program.run((a, b), CostBudget())
 
 
 HOSTILE = [
@@ -105,7 +111,7 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_rules_end_by_cost_or_by_time(text: str) -> None:
     values = (1, "a" * 100_000, list(range(1, 1001)), {}, None)
-    budget = Budget(deadline=time.monotonic() + 0.2)
+    budget = CostBudget(deadline=time.monotonic() + 0.2)
     try:
         run(text, values, budget)
     except BudgetExceeded:

@@ -25,7 +25,7 @@ from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.commands import Count, Emit, RequeueAfter
 from kueuelib.jobs.pods.pod_plan import plan_pod
-from kueuelib.jobs.pods.reading import Stage
+from kueuelib.jobs.pods.reading import PodStage
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.reconcile.situation import Situation
 from kueuelib.testing.job_world import JobWorld
@@ -163,7 +163,7 @@ def pod_life(how: str) -> Callable[[Power], Any]:
         admit(server)
         settle(server, power)
         server.bind()
-        (pod,) = server.in_stage(Stage.STARTED)
+        (pod,) = server.in_stage(PodStage.STARTED)
         if how == "evicted":
             server.put(states.evict(server.workload, "Preempted", "room", server.now))
             settle(server, power)
@@ -209,12 +209,12 @@ def group_life(seed: int | None) -> Callable[[Power], Any]:
                 admit(server)
             settled()
             server.bind()
-            assert len(server.in_stage(Stage.STARTED, Stage.SUCCEEDED)) == len(machine.cpus)
+            assert len(server.in_stage(PodStage.STARTED, PodStage.SUCCEEDED)) == len(machine.cpus)
 
         for cpu in (*machine.cpus, "1"):  # one too many
             machine.send(cpu)
         running()
-        first, second = server.in_stage(Stage.STARTED)[:2]
+        first, second = server.in_stage(PodStage.STARTED)[:2]
         server.end(first, "Failed")
         settled()
         running()  # replaced
@@ -238,7 +238,7 @@ def group_life(seed: int | None) -> Callable[[Power], Any]:
         assert not states.has_quota(server.workload)
         assert states.is_held_back(server.workload)
         running()
-        for pod in server.in_stage(Stage.STARTED):
+        for pod in server.in_stage(PodStage.STARTED):
             server.end(pod, "Succeeded")
         settled()
         assert states.is_finished(server.workload)
@@ -266,7 +266,7 @@ def drained_group_life(seed: int | None) -> Callable[[Power], Any]:
         admit(server)
         settle(server, power, shuffle)
         server.bind()
-        server.delete(server.in_stage(Stage.STARTED)[1])
+        server.delete(server.in_stage(PodStage.STARTED)[1])
         server.drain()
         settle(server, power, shuffle)
         assert states.has_quota(server.workload)

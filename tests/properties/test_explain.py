@@ -19,7 +19,7 @@ from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import Explanation, explain
-from kueuelib.scheduler.explain.changes import Change, RaiseQuota
+from kueuelib.scheduler.explain.changes import CandidateChange, RaiseQuota
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.leaving import engine_of
 from kueuelib.scheduler.explain.own_changes import FewerPods
@@ -27,9 +27,9 @@ from kueuelib.scheduler.explain.rows import Fit
 from kueuelib.scheduler.explain.trial import (
     Probe,
     TrialOutcome,
+    TrialResult,
     Trials,
     TriedChange,
-    Verdict,
     outcome,
     outcomes,
     usage_of,
@@ -342,13 +342,13 @@ def test_every_change_helps_and_one_unit_less_does_not(world: World) -> None:
         after = outcome(one.change.apply(world), SUBJECT, NOW)
         assert after == one.outcome
         assert after.helps, one.change
-        assert after.admits or found.verdict is Verdict.WAITS
+        assert after.admits or found.verdict is TrialResult.WAITS
         for smaller in one_unit_less(one.change):
             less = outcome(smaller.apply(world), SUBJECT, NOW)
             assert not less.admits, smaller
             if one.victims or one.change.kind in ("priority", "weight"):
                 assert not less.helps, smaller
-            if less.helps and found.verdict is Verdict.WAITS:
+            if less.helps and found.verdict is TrialResult.WAITS:
                 assert any(map(is_less(one), found.changes)), one.change
 
 
@@ -458,18 +458,20 @@ def slowly(world: World, key: ObjectKey, engine: Engine | None = None) -> TrialO
             if admit.key == key:
                 usage = usage_of(engine, settled.admissions[number + 1 :])
                 return TrialOutcome(
-                    Verdict.ADMITTED, None, evaluated=True, admit=admit, usage=usage
+                    TrialResult.ADMITTED, None, evaluated=True, admit=admit, usage=usage
                 )
         for wait in settled.waits:
             reason = wait.reason if wait.key == key else reason
         if isinstance(reason, Preempting | FitsAfterPreemptions):
-            return TrialOutcome(Verdict.PREEMPTS, reason, evaluated=True, victims=reason.victims)
+            return TrialOutcome(
+                TrialResult.PREEMPTS, reason, evaluated=True, victims=reason.victims
+            )
     told = engine.standing(key).reason if engine.is_promised(key) else None
     if reason is None and isinstance(told, Preempting | FitsAfterPreemptions):
-        return TrialOutcome(Verdict.PREEMPTS, told, evaluated=True, victims=told.victims)
+        return TrialOutcome(TrialResult.PREEMPTS, told, evaluated=True, victims=told.victims)
     reason = reason or engine.standing(key).reason or NotEvaluated()
     evaluated, promised = not isinstance(reason, NotEvaluated), engine.promised_near(key)
-    return TrialOutcome(Verdict.WAITS, reason, evaluated=evaluated, promised=promised)
+    return TrialOutcome(TrialResult.WAITS, reason, evaluated=evaluated, promised=promised)
 
 
 class SlowTrials(Trials):
@@ -478,7 +480,7 @@ class SlowTrials(Trials):
     def unchanged(self) -> TrialOutcome:
         return slowly(self.world.narrowed(self._key), self._key)
 
-    def with_change(self, change: Change) -> TrialOutcome:
+    def with_change(self, change: CandidateChange) -> TrialOutcome:
         return self.within(change.apply(self.world))
 
     def within(self, changed: World) -> TrialOutcome:

@@ -24,7 +24,7 @@ from kueuelib.scheduler.explain.changes import (
     BORROWING,
     LENDING,
     NOMINAL,
-    Change,
+    CandidateChange,
     CreateFlavor,
     Ends,
     LabelNamespace,
@@ -45,7 +45,13 @@ from kueuelib.scheduler.explain.own_changes import (
     Tolerate,
 )
 from kueuelib.scheduler.explain.pairs import PAIRS
-from kueuelib.scheduler.explain.trial import Budget, TrialOutcome, TriedPair, Verdict, outcome
+from kueuelib.scheduler.explain.trial import (
+    SearchBudget,
+    TrialOutcome,
+    TrialResult,
+    TriedPair,
+    outcome,
+)
 from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, Place, World
 from kueuelib.testing.builders import (
     make_assignment,
@@ -145,7 +151,7 @@ def small_world(random: Random) -> World:
     return world.with_workload(subject)
 
 
-def changes(world: World) -> Iterator[tuple[int, Change]]:
+def changes(world: World) -> Iterator[tuple[int, CandidateChange]]:
     """Every change in every size, with the place of its kind in the order of `explain`."""
     subject, queue = world.workloads[KEY], world.cluster_queues["a"]
     if not subject.spec.active:
@@ -180,7 +186,7 @@ def changes(world: World) -> Iterator[tuple[int, Change]]:
             yield 2 if name == "a" else 9, raised
 
 
-def policies(queue: ClusterQueue) -> Iterator[tuple[int, Change]]:
+def policies(queue: ClusterQueue) -> Iterator[tuple[int, CandidateChange]]:
     now = queue.spec.preemption
     if queue.spec.queueing_strategy == "StrictFIFO":
         yield 3, SetPolicy("a", "queueingStrategy", "StrictFIFO", "BestEffortFIFO")
@@ -214,13 +220,13 @@ class Whole(World):
         return self
 
 
-def decided(world: World, *made: Change) -> TrialOutcome:
+def decided(world: World, *made: CandidateChange) -> TrialOutcome:
     for change in made:
         world = change.apply(world)
     return outcome(Whole(**attrs.asdict(world, recurse=False)), KEY, NOW)
 
 
-def is_valid(world: World, *made: Change) -> bool:
+def is_valid(world: World, *made: CandidateChange) -> bool:
     """Whether the API server would take it: nobody lends more than it owns."""
     for change in made:
         world = change.apply(world)
@@ -274,7 +280,7 @@ def size_of(pair: TriedPair, world: World) -> Size:
 @given(random=st.integers(0, 2**32).map(Random))
 def test_no_pair_is_wrong(random: Random) -> None:
     world = small_world(random)
-    for pair in explain(world, KEY, NOW, pairs=Budget).pairs:
+    for pair in explain(world, KEY, NOW, pairs=SearchBudget).pairs:
         assert decided(world, *pair.changes).helps
         assert is_valid(world, *pair.changes)
         first, second = pair.changes
@@ -291,8 +297,8 @@ def test_the_smallest_pair_is_found_in_nineteen_of_twenty_worlds() -> None:
         best = smallest_by_hand(world)
         if best is None:
             continue
-        answer = explain(world, KEY, NOW, pairs=Budget)
-        assert answer.verdict is Verdict.WAITS
+        answer = explain(world, KEY, NOW, pairs=SearchBudget)
+        assert answer.verdict is TrialResult.WAITS
         assert PAIRS in answer.tried
         judged += 1
         found += bool(answer.pairs) and size_of(answer.pairs[0], world) <= best

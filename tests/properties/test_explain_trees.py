@@ -23,14 +23,14 @@ from kueuelib.scheduler.explain.changes import (
     BORROWING,
     LENDING,
     NOMINAL,
-    Change,
+    CandidateChange,
     More,
     RaiseQuota,
     RaiseWeight,
     SetParent,
     amount_in,
 )
-from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict, outcome
+from kueuelib.scheduler.explain.trial import TrialOutcome, TrialResult, outcome
 from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, Place, World
 from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharing, Settings
 from kueuelib.testing.builders import (
@@ -138,7 +138,7 @@ class Whole(World):
         return self
 
 
-def decided(world: World, change: Change) -> TrialOutcome:
+def decided(world: World, change: CandidateChange) -> TrialOutcome:
     return outcome(Whole(**attrs.asdict(change.apply(world), recurse=False)), KEY, NOW)
 
 
@@ -174,7 +174,7 @@ def places_above(world: World) -> list[Place]:
     return [Place(CLUSTER_QUEUE, own.name), *(Place(COHORT, name) for name in above)]
 
 
-def weights(world: World, verdict: Verdict) -> dict[Choice, int]:
+def weights(world: World, verdict: TrialResult) -> dict[Choice, int]:
     """The fewest steps that help."""
     found = {}
     for place in places_above(world) if world.settings.fair_sharing else ():
@@ -187,7 +187,7 @@ def weights(world: World, verdict: Verdict) -> dict[Choice, int]:
     return found
 
 
-def parents(world: World, verdict: Verdict) -> set[Choice]:
+def parents(world: World, verdict: TrialResult) -> set[Choice]:
     found = set()
     own = world.cluster_queue_of(world.workloads[KEY])
     assert own is not None
@@ -207,11 +207,11 @@ def parents(world: World, verdict: Verdict) -> set[Choice]:
     return found
 
 
-def helps(found: TrialOutcome, verdict: Verdict) -> bool:
-    return found.admits or (found.helps and verdict is Verdict.WAITS)
+def helps(found: TrialOutcome, verdict: TrialResult) -> bool:
+    return found.admits or (found.helps and verdict is TrialResult.WAITS)
 
 
-def by_place(found: Iterable[Change]) -> dict[Choice, int]:
+def by_place(found: Iterable[CandidateChange]) -> dict[Choice, int]:
     """How much more quota of which kind."""
     return {
         (one.place, one.field): one.amounts[0].by for one in found if isinstance(one, RaiseQuota)
@@ -236,7 +236,7 @@ def test_no_single_change_of_a_tree_is_missed(random: Random, rivals: int) -> No
     moves = {(one.place, one.to) for one in found if isinstance(one, SetParent)}
     amounts = by_place(one for one in found if one not in dear)
     steps = {(one.place, "weight"): one.steps for one in found if isinstance(one, RaiseWeight)}
-    if answer.verdict not in (Verdict.WAITS, Verdict.PREEMPTS):
+    if answer.verdict not in (TrialResult.WAITS, TrialResult.PREEMPTS):
         assert not found
         return
     wanted = sizes(world, lambda outcome: outcome.admits)

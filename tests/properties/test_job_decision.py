@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.builtins.job_rules import validate_job_status
 from kueuelib.embedded.cluster.job_decision import (
-    Backoff,
     JobDecision,
     JobMemory,
+    PodBackoff,
     decide,
     first_memory,
     format_indexes,
@@ -24,7 +24,7 @@ from kueuelib.embedded.cluster.job_decision import (
     parse_indexes,
 )
 
-BACKOFF = Backoff(10.0, 40.0)
+BACKOFF = PodBackoff(10.0, 40.0)
 
 
 class JobHistory(RuleBasedStateMachine):

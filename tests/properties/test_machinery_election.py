@@ -16,13 +16,13 @@ from kueuelib.machinery.election import (
     CreateLease,
     ElectionCore,
     ElectionOptions,
+    ElectionOver,
+    ElectionTick,
     Failed,
     Fetched,
     GetLease,
-    Stop,
-    Tick,
+    Pause,
     UpdateLease,
-    Wait,
     Written,
 )
 
@@ -70,15 +70,15 @@ class Candidate:
         if not commands:
             return
         self.task = commands[-1]
-        self.due = now + self.task.seconds if isinstance(self.task, Wait) else now
+        self.due = now + self.task.seconds if isinstance(self.task, Pause) else now
 
     def act(self, now, how):
         """Do what is due; `how` says what becomes of a call."""
-        if isinstance(self.task, Stop):
+        if isinstance(self.task, ElectionOver):
             self.reborn(now)
             return
-        if isinstance(self.task, Wait):
-            answer = Tick() if now >= self.due else None
+        if isinstance(self.task, Pause):
+            answer = ElectionTick() if now >= self.due else None
         elif how == "hang":
             answer = None
         elif how == "lost request":
@@ -195,11 +195,11 @@ class Timed:
         if now < self.due:
             return
         task = self.candidate.task
-        answer = Tick() if isinstance(task, Wait) else self.candidate.call(task)
+        answer = ElectionTick() if isinstance(task, Pause) else self.candidate.call(task)
         found = self.core.step(answer, now, now, next(self.chances))
         self.candidate.take(found, now)
         task = self.candidate.task
-        self.due = now + (task.seconds if isinstance(task, Wait) else self.CALL)
+        self.due = now + (task.seconds if isinstance(task, Pause) else self.CALL)
 
     def release(self, now):
         options = attrs.evolve(self.core.options, release_on_cancel=True)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.machinery.store import Change, DeltaKind, Store
+from kueuelib.machinery.store import DeltaKind, Store, StoreUpdate
 
 keys = st.builds(ObjectKey, st.sampled_from(["", "n", "m"]), st.sampled_from("abcd"))
 values = st.lists(st.sampled_from("xyz"), max_size=4).map(tuple)
@@ -27,7 +27,7 @@ def lengths(value):
 
 def rebuilt(store):
     fresh = Store({"letters": tuple, "lengths": lengths})
-    fresh.apply(Change(key, store.get(key)) for key in store)
+    fresh.apply(StoreUpdate(key, store.get(key)) for key in store)
     return fresh
 
 
@@ -56,7 +56,7 @@ def test_content_deltas_and_indexes_agree_with_a_dictionary(history):
             deltas = [store.put(step[1], step[2])]
         elif step[0] == "remove":
             gone = truth.pop(step[1], None)
-            deltas = store.apply([Change(step[1], None)])
+            deltas = store.apply([StoreUpdate(step[1], None)])
             assert len(deltas) == (gone is not None)
         else:
             truth = dict(step[1])

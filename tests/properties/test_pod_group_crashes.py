@@ -21,7 +21,7 @@ from test_pod_groups_life import (
 )
 
 from kueuelib.jobs.contract.commands import Count, Emit
-from kueuelib.jobs.pods.reading import Stage, gates_of, has_finalizer, is_deleted, stage_of
+from kueuelib.jobs.pods.reading import PodStage, gates_of, has_finalizer, is_deleted, stage_of
 from kueuelib.workload import states
 
 
@@ -130,14 +130,14 @@ class Crashes(GroupLife):
     def the_group_is_replaced_by_pods_of_other_shapes(self, cpus, deleted):
         """Its pods fail together; without quota the group is what its new pods make it."""
         self.the_group_runs()
-        failed = self.server.in_stage(Stage.STARTED)
+        failed = self.server.in_stage(PodStage.STARTED)
         for pod in failed:
             self.server.end(pod, "Failed")
         self.the_scheduler_evicts()
         self.settle()
         for cpu in cpus:
             self.send(cpu)
-        for pod in self.server.in_stage(Stage.FAILED) if deleted else ():
+        for pod in self.server.in_stage(PodStage.FAILED) if deleted else ():
             self.server.delete(pod)
         self.settle()
 

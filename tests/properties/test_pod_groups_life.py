@@ -18,7 +18,7 @@ from pod_group_server import KEPT, KUEUE, Server
 from kueuelib.jobs.contract.commands import Delete
 from kueuelib.jobs.pods.declaration import parse
 from kueuelib.jobs.pods.reading import (
-    Stage,
+    PodStage,
     has_finalizer,
     is_managed,
     is_unretriable,
@@ -90,7 +90,7 @@ class GroupLife(RuleBasedStateMachine):
         """The CPUs of each pod that the group lacks."""
         present = [
             self.asked(pod["spec"])
-            for pod in self.counted(Stage.GATED, Stage.STARTED, Stage.SUCCEEDED)
+            for pod in self.counted(PodStage.GATED, PodStage.STARTED, PodStage.SUCCEEDED)
         ]
         found = []
         for cpu in self.wanted():
@@ -104,7 +104,7 @@ class GroupLife(RuleBasedStateMachine):
         """Whether the Workload says so, or all pods succeeded and somebody took it away."""
         if self.server.workload is not None:
             return states.is_finished(self.server.workload)
-        alive = self.counted(Stage.GATED, Stage.STARTED, Stage.LEAVING)
+        alive = self.counted(PodStage.GATED, PodStage.STARTED, PodStage.LEAVING)
         return not alive and not self.missing()
 
     def counted(self, *stages):
@@ -159,25 +159,27 @@ class GroupLife(RuleBasedStateMachine):
 
     def check_settled(self):
         server, workload = self.server, self.server.workload
-        for pod in () if server.in_stage(Stage.LEAVING) else server.in_stage(Stage.DROPPED):
+        for pod in () if server.in_stage(PodStage.LEAVING) else server.in_stage(PodStage.DROPPED):
             raise AssertionError(f"{pod['metadata']['name']} never ran and is still there")
         held = [pod for pod in server.pods.values() if pod["metadata"].get("finalizers")]
         if workload is None:
-            assert not server.in_stage(Stage.STARTED)
-            assert not held or server.in_stage(Stage.GATED, Stage.LEAVING)
+            assert not server.in_stage(PodStage.STARTED)
+            assert not held or server.in_stage(PodStage.GATED, PodStage.LEAVING)
             return
         if states.is_finished(workload):
-            assert {stage_of(pod) for pod in held} <= {Stage.GATED}
+            assert {stage_of(pod) for pod in held} <= {PodStage.GATED}
             return
         if states.is_admitted(workload) and not states.is_evicted(workload):
             counts = {entry["name"]: entry["count"] for entry in workload["spec"]["podSets"]}
             for role, count in counts.items():
-                mine = [pod for pod in self.counted(*Stage) if self.role(pod) == role]
-                waits = [pod for pod in mine if stage_of(pod) is Stage.GATED]
-                busy = [pod for pod in mine if stage_of(pod) not in (Stage.GATED, Stage.FAILED)]
+                mine = [pod for pod in self.counted(*PodStage) if self.role(pod) == role]
+                waits = [pod for pod in mine if stage_of(pod) is PodStage.GATED]
+                busy = [
+                    pod for pod in mine if stage_of(pod) not in (PodStage.GATED, PodStage.FAILED)
+                ]
                 assert not waits or len(busy) >= count, "a pod waits although there is a place"
         else:
-            assert not server.in_stage(Stage.STARTED)
+            assert not server.in_stage(PodStage.STARTED)
 
     def role(self, pod):
         """The pod set that counts a pod."""
@@ -218,7 +220,7 @@ class GroupLife(RuleBasedStateMachine):
         keeps = (
             workload is not None
             and states.phase_of(workload) is states.Phase.ADMITTED
-            and all(stage_of(pod) is Stage.STARTED and has_finalizer(pod) for pod in pods)
+            and all(stage_of(pod) is PodStage.STARTED and has_finalizer(pod) for pod in pods)
             and all(is_managed(pod) and not is_unretriable(pod) for pod in pods)
         )
         server.drain()
@@ -242,7 +244,7 @@ class GroupLife(RuleBasedStateMachine):
     @rule(phase=st.sampled_from(["Succeeded", "Failed"]), which=st.integers(0, 5))
     def a_pod_ends(self, phase, which):
         self.server.bind()
-        running = self.server.in_stage(Stage.STARTED, Stage.LEAVING)
+        running = self.server.in_stage(PodStage.STARTED, PodStage.LEAVING)
         if running:
             self.server.end(running[which % len(running)], phase)
 
@@ -353,8 +355,8 @@ class GroupLife(RuleBasedStateMachine):
             return
         for entry in server.workload["spec"]["podSets"]:
             busy = [
-                *server.in_stage(Stage.STARTED, Stage.LEAVING),
-                *self.counted(Stage.SUCCEEDED),
+                *server.in_stage(PodStage.STARTED, PodStage.LEAVING),
+                *self.counted(PodStage.SUCCEEDED),
             ]
             mine = [pod for pod in busy if self.role(pod) == entry["name"]]
             assert len(mine) <= entry["count"]
@@ -366,7 +368,7 @@ class GroupLife(RuleBasedStateMachine):
             return
         if not server.workload.get("status"):
             return  # somebody tampered with it
-        if server.in_stage(Stage.STARTED) and not states.is_finished(server.workload):
+        if server.in_stage(PodStage.STARTED) and not states.is_finished(server.workload):
             assert states.has_quota(server.workload)
 
     @invariant()
@@ -460,7 +462,7 @@ class GroupLife(RuleBasedStateMachine):
             self.settle_all()
             self.the_scheduler_admits()
             self.settle_all()
-            for pod in self.server.in_stage(Stage.STARTED):
+            for pod in self.server.in_stage(PodStage.STARTED):
                 self.server.end(pod, "Succeeded")
         else:
             raise AssertionError("the group never finishes")
@@ -490,7 +492,7 @@ class GroupLife(RuleBasedStateMachine):
 
     def clean_up(self):
         """Pods that came too late wait for ever; that they can be deleted is all they need."""
-        for pod in self.server.in_stage(Stage.GATED):
+        for pod in self.server.in_stage(PodStage.GATED):
             self.server.delete(pod)
         self.settle_all()
 
@@ -500,10 +502,10 @@ class GroupLife(RuleBasedStateMachine):
             changed = copy.deepcopy(pod)
             changed["metadata"]["annotations"][f"{KUEUE}/retriable-in-group"] = "false"
             self.server.put(changed)
-        for pod in self.server.in_stage(Stage.STARTED):
+        for pod in self.server.in_stage(PodStage.STARTED):
             self.server.end(pod, "Failed")
-        for pod in self.server.in_stage(Stage.GATED, Stage.SUCCEEDED):
-            if not has_finalizer(pod) or stage_of(pod) is Stage.GATED:
+        for pod in self.server.in_stage(PodStage.GATED, PodStage.SUCCEEDED):
+            if not has_finalizer(pod) or stage_of(pod) is PodStage.GATED:
                 self.server.delete(pod)  # without our finalizer a pod gives no group up
         self.settle_all()
 
@@ -560,20 +562,20 @@ class EditedGroupLife(GroupLife):
 
     @rule(which=st.integers(0, 5), edit=st.sampled_from(["zone", "spot"]))
     def somebody_edits_a_waiting_pod(self, which, edit):
-        waiting = self.server.in_stage(Stage.GATED)
+        waiting = self.server.in_stage(PodStage.GATED)
         if waiting:
             self.edit(waiting[which % len(waiting)]["metadata"]["uid"], edit)
 
     @rule(edit=st.sampled_from(["zone", "spot"]), settled=st.booleans())
     def somebody_edits_all_waiting_pods(self, edit, settled):
-        for pod in self.server.in_stage(Stage.GATED):
+        for pod in self.server.in_stage(PodStage.GATED):
             self.edit(pod["metadata"]["uid"], edit)
             if settled:
                 self.settle()
 
     def edit(self, uid, edit):
         pod = copy.deepcopy(self.server.pods.get(uid))
-        if pod is None or stage_of(pod) is not Stage.GATED:
+        if pod is None or stage_of(pod) is not PodStage.GATED:
             return
         if edit == "zone":
             pod["spec"].setdefault("nodeSelector", {})["zone"] = "a"
@@ -586,7 +588,7 @@ class EditedGroupLife(GroupLife):
     def rejects(self):
         """Whether the manager is about to delete pods that wait."""
         gone = [each.obj for each in self.server.plan() if isinstance(each, Delete)]
-        return any(pod["kind"] == "Pod" and stage_of(pod) is Stage.GATED for pod in gone)
+        return any(pod["kind"] == "Pod" and stage_of(pod) is PodStage.GATED for pod in gone)
 
     @rule(which=st.integers(0, 5), ready=st.booleans())
     def a_pod_is_replaced_by_one_like_it(self, which, ready):
@@ -597,14 +599,14 @@ class EditedGroupLife(GroupLife):
         if workload is None or states.is_deleted(workload) or states.is_finished(workload):
             return
         owners = {ref["uid"] for ref in workload["metadata"]["ownerReferences"]}
-        alive = self.counted(Stage.GATED, Stage.STARTED)
+        alive = self.counted(PodStage.GATED, PodStage.STARTED)
         known = [pod for pod in alive if pod["metadata"]["uid"] in owners and has_finalizer(pod)]
         places = sum(entry["count"] for entry in workload["spec"]["podSets"])
-        full = len(alive) + len(self.counted(Stage.SUCCEEDED)) > places
+        full = len(alive) + len(self.counted(PodStage.SUCCEEDED)) > places
         if not known or full or self.rejects():
             return
         old = known[which % len(known)]
-        if stage_of(old) is Stage.GATED:
+        if stage_of(old) is PodStage.GATED:
             server.delete(old)
         else:
             server.end(old, "Failed")
@@ -681,7 +683,7 @@ def test_a_pod_that_was_let_go_and_lost_its_label_is_replaced(machine):
     life.somebody_takes_the_finalizer_off(which=0)
     life.somebody_takes_the_label_off(which=0)
     life.teardown()
-    assert len(life.counted(Stage.SUCCEEDED)) == 3
+    assert len(life.counted(PodStage.SUCCEEDED)) == 3
     assert len(life.server.pods) == 4
 
 

@@ -19,7 +19,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import CycleInput, Plan, Wait
 from kueuelib.scheduler.decide.nomination import MOST_PREEMPTIONS
-from kueuelib.scheduler.decide.preemption.victims import Path, Preemption
+from kueuelib.scheduler.decide.preemption.victims import Path, PendingPreemption
 from kueuelib.scheduler.quota.amounts import Amounts
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.reasons import NoFlavors
@@ -148,7 +148,7 @@ class Known:
             gpu = sum(one.count * one.per_pod.get("gpu", 0) for one in wait.pod_sets)
             self.most.add(queue, dict.fromkeys(PAIRS, gpu))
 
-    def take_out(self, preemption: Preemption) -> None:
+    def take_out(self, preemption: PendingPreemption) -> None:
         for victim in preemption.victims:
             for snapshot in (self.least, self.most):
                 if victim.key not in snapshot.gone:
@@ -190,7 +190,7 @@ def check_minimal(cycle: CycleInput, plan: Plan) -> None:
             known.give(wait.cluster_queue, wait.promise.usage)
 
 
-def check_needed(known: Known, usage: Amounts, preemption: Preemption) -> None:
+def check_needed(known: Known, usage: Amounts, preemption: PendingPreemption) -> None:
     """Takes the victims out; one that comes back leaves too little.
 
     Who reclaims must not borrow in the end. Who could reclaim, but not while borrowing, first looks

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import ObjectKey, Resource
-from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.embedded.admission.plugin import UserInfo
 from kueuelib.embedded.assembly import new_service
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import (
@@ -147,7 +147,7 @@ async def do(service: ApiService, step: Any) -> Any:
             return list((await service.delete_collection(BOXES, "default", options)).items)
         manager, body, *force = rest
         options = WriteOptions(
-            caller=Caller("somebody"), field_manager=manager, force=bool(force and force[0])
+            caller=UserInfo("somebody"), field_manager=manager, force=bool(force and force[0])
         )
         if verb == "create":
             meta = {**body.get("metadata", {}), "name": name, "namespace": "default"}

@@ -18,14 +18,14 @@ from kueuelib.api.quantity import amount_of
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.settings import FairSharing, Settings
-from kueuelib.simulator.changes import AT_SECONDS, LOST_AT_SECONDS, Change, course
-from kueuelib.simulator.cluster import Cluster, cluster_of
+from kueuelib.simulator.changes import AT_SECONDS, LOST_AT_SECONDS, ClusterChange, course
+from kueuelib.simulator.cluster import ClusterSetup, cluster_of
 from kueuelib.simulator.driver import Driver, Timing
 from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.meter import GROUPS, Meter
 from kueuelib.simulator.play import JobRows, QueueRows
 from kueuelib.simulator.trace import Trace
-from kueuelib.simulator.work import Job, pods
+from kueuelib.simulator.work import TraceJob, pods
 from kueuelib.testing.builders import make_cluster_queue, make_flavor, make_local_queue
 from kueuelib.workload import states
 
@@ -37,7 +37,7 @@ KINDS = {
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> Cluster:
+def clusters(draw: st.DrawFn) -> ClusterSetup:
     found = draw(worlds(loners=True))
     objects = [encode(getattr(one, KINDS[type(one)])) for one in found if type(one) in KINDS]
     fair = FairSharing() if draw(st.integers(0, 3)) == 0 else None
@@ -45,14 +45,14 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
 
 @st.composite
-def jobs(draw: st.DrawFn) -> list[Job]:
+def jobs(draw: st.DrawFn) -> list[TraceJob]:
     found = []
     for number in range(draw(st.integers(1, 14))):
         count = draw(st.sampled_from([1, 1, 1, 2, 3]))
         fewest = draw(st.none() | st.integers(1, count)) if count > 1 else None
         shape = pods({"gpu": draw(st.integers(1, 5))}, count, fewest)
         found.append(
-            Job(
+            TraceJob(
                 name=f"j{number}",
                 arrival=draw(st.integers(0, 40)) / 2,
                 run_seconds=draw(st.integers(0, 30)),
@@ -76,7 +76,7 @@ timings = st.builds(Timing, stop_seconds=st.sampled_from([0.0, 0.0, 1.0, 7.5]))
 class Judge(Listener):
     """Looks at every instant of rest, with formulas of its own."""
 
-    def __init__(self, cluster: Cluster, meter: Meter) -> None:
+    def __init__(self, cluster: ClusterSetup, meter: Meter) -> None:
         self.cluster = cluster
         self.meter = meter
         self.driver: Driver
@@ -157,7 +157,10 @@ class Judge(Listener):
 
 
 def simulated(
-    cluster: Cluster, found: list[Job], timing: Timing, changes: Sequence[Change] = ()
+    cluster: ClusterSetup,
+    found: list[TraceJob],
+    timing: Timing,
+    changes: Sequence[ClusterChange] = (),
 ) -> tuple[Judge, Meter, str]:
     meter = Meter(cluster)
     judge, rows, levels = Judge(cluster, meter), io.StringIO(), io.StringIO()
@@ -171,7 +174,9 @@ def simulated(
 
 @given(clusters(), jobs(), timings)
 @settings(max_examples=60, deadline=None)
-def test_the_laws_hold_in_every_instant(cluster: Cluster, found: list[Job], timing: Timing) -> None:
+def test_the_laws_hold_in_every_instant(
+    cluster: ClusterSetup, found: list[TraceJob], timing: Timing
+) -> None:
     judge, meter, _ = simulated(cluster, found, timing)
     assert judge.instants
     left = judge.driver.live.values()
@@ -201,7 +206,7 @@ def check_use(figures: Obj, groups: Iterable[Obj]) -> None:
 @given(clusters(), jobs(), timings)
 @settings(max_examples=60, deadline=None)
 def test_the_same_jobs_give_the_same_results(
-    cluster: Cluster, found: list[Job], timing: Timing
+    cluster: ClusterSetup, found: list[TraceJob], timing: Timing
 ) -> None:
     _, first, text = simulated(cluster, found, timing)
     _, second, again = simulated(cluster, found, timing)
@@ -211,7 +216,7 @@ def test_the_same_jobs_give_the_same_results(
 @given(clusters(), jobs(), timings, st.data())
 @settings(max_examples=40, deadline=None)
 def test_nobody_sleeps_while_the_cluster_changes(
-    cluster: Cluster, found: list[Job], timing: Timing, data: st.DataObject
+    cluster: ClusterSetup, found: list[TraceJob], timing: Timing, data: st.DataObject
 ) -> None:
     """Quota of another world, stopped queues and lost flavors at any time."""
     names = sorted(cluster.world.flavors)
@@ -237,9 +242,9 @@ def test_nobody_sleeps_while_the_cluster_changes(
     assert total["jobs"] == total["ended"].get("completed", 0) + len(judge.driver.live)
 
 
-def naive_starts(found: list[Job], quota: int) -> dict[str, float]:
+def naive_starts(found: list[TraceJob], quota: int) -> dict[str, float]:
     """First come, first served on one queue, written down without any engine."""
-    waiting: list[Job] = []
+    waiting: list[TraceJob] = []
     running: list[tuple[float, int]] = []
     coming = sorted(found, key=lambda job: job.arrival)
     starts: dict[str, float] = {}
@@ -262,7 +267,9 @@ def naive_starts(found: list[Job], quota: int) -> dict[str, float]:
 
 @given(jobs(), st.integers(1, 8))
 @settings(max_examples=60, deadline=None)
-def test_first_come_first_served_is_that_of_a_naive_model(found: list[Job], quota: int) -> None:
+def test_first_come_first_served_is_that_of_a_naive_model(
+    found: list[TraceJob], quota: int
+) -> None:
     group = {"one": {"gpu": quota}}
     objects = [
         encode(make_flavor("one")),

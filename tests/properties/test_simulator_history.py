@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.simulator.figures import Level
-from kueuelib.simulator.history import FEWEST, Historian, History
+from kueuelib.simulator.figures import AmountOverTime
+from kueuelib.simulator.history import FEWEST, ClusterHistory, Historian
 from kueuelib.simulator.meter import QueueLevels
 
 PAIR = FlavorResource("f", "gpu")
@@ -26,10 +26,12 @@ changes = st.lists(
 )
 
 
-def written(found: list[tuple[float, int]], span: float) -> tuple[History, list[tuple[float, int]]]:
+def written(
+    found: list[tuple[float, int]], span: float
+) -> tuple[ClusterHistory, list[tuple[float, int]]]:
     """A history of an amount, and the times at which it changed to what."""
-    level, now = Level(nominal=4, since=10.0), 10.0
-    queue = QueueLevels("", {PAIR: level}, Level(since=10.0), Level(since=10.0))
+    level, now = AmountOverTime(nominal=4, since=10.0), 10.0
+    queue = QueueLevels("", {PAIR: level}, AmountOverTime(since=10.0), AmountOverTime(since=10.0))
     meter: Any = SimpleNamespace(queues={"q": queue}, shared={})
     historian = Historian(meter, span)
     historian.arrived(SimpleNamespace(), now)  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.patch import merge_patch
 from kueuelib.embedded.assembly import builtin_rules, new_service
 from kueuelib.embedded.http import views
-from kueuelib.embedded.http.answers import Form
+from kueuelib.embedded.http.answers import MediaForm
 from kueuelib.embedded.registry.builtin_kinds import builtin_kinds
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.schema.messages import Field, json_fields, message_name
@@ -219,7 +219,7 @@ async def send(service: ApiService, kind: Kind, seed: int, wrong: float) -> bool
             await attempt(service.patch(resource, key, body, type_, subresource="status"))
     await attempt(service.update(resource, merge_patch(valid, sender.obj(kind))))
     listing = await service.list(resource)
-    wanted = Form(view="Table", version="v1")
+    wanted = MediaForm(view="Table", version="v1")
     now = time.time()
     rows = [views.row(kind, version, wanted, now, "Object", each) for each in listing.items]
     views.table(kind, version, rows, wanted, {})

@@ -19,11 +19,11 @@ from kueuelib.api.codec import encode
 from kueuelib.api.kueue import Workload
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Admit
-from kueuelib.scheduler.decide.preemption.victims import Preemption
-from kueuelib.simulator.cluster import Cluster, cluster_of
+from kueuelib.scheduler.decide.preemption.victims import PendingPreemption
+from kueuelib.simulator.cluster import ClusterSetup, cluster_of
 from kueuelib.simulator.driver import Driver, Timing
 from kueuelib.simulator.live import Listener, Live
-from kueuelib.simulator.work import Job, PodShape
+from kueuelib.simulator.work import PodShape, TraceJob
 from kueuelib.testing.scenarios import facts, pending, run, settings_of
 
 START = 1_000_000
@@ -58,7 +58,7 @@ def form_allows(scenario: dict[str, Any], result: dict[str, Any]) -> bool:
     )
 
 
-def cluster(scenario: dict[str, Any]) -> Cluster:
+def cluster(scenario: dict[str, Any]) -> ClusterSetup:
     objects = []
     for fact in facts(scenario):
         if isinstance(fact, events.NamespaceSet):
@@ -69,11 +69,11 @@ def cluster(scenario: dict[str, Any]) -> Cluster:
     return cluster_of(objects, settings_of(scenario))
 
 
-def job(workload: Workload, arrival: float, run_seconds: float) -> Job:
+def job(workload: Workload, arrival: float, run_seconds: float) -> TraceJob:
     raw = encode(workload)
     # Without a count it runs for the given time, however many of its pods run.
     shapes = [PodShape(0, name=one["name"]) for one in raw["spec"]["podSets"]]
-    return Job(
+    return TraceJob(
         name=workload.name,
         arrival=arrival,
         run_seconds=run_seconds,
@@ -84,7 +84,7 @@ def job(workload: Workload, arrival: float, run_seconds: float) -> Job:
     )
 
 
-def jobs(scenario: dict[str, Any], result: dict[str, Any]) -> list[Job]:
+def jobs(scenario: dict[str, Any], result: dict[str, Any]) -> list[TraceJob]:
     """The jobs of a scenario; one that ends runs for as long as it takes to end then."""
     started = {
         name: START + CYCLE * number
@@ -124,7 +124,7 @@ class Decisions(Listener):
                 for one in admit.admission.pod_set_assignments
             }
 
-    def preempted(self, live: Live, preemption: Preemption, now: float) -> None:
+    def preempted(self, live: Live, preemption: PendingPreemption, now: float) -> None:
         (path,) = [one.path.value for one in preemption.victims if one.key == live.key]
         found = {"by": preemption.key.name, "reason": path}
         self.victims[round((now - START) / CYCLE)][live.key.name] = found

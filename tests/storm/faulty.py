@@ -9,7 +9,7 @@ import sys
 import attrs
 import programs
 
-from kueuelib.testing.storm.exchange import Call
+from kueuelib.testing.storm.exchange import ObservedRequest
 from kueuelib.testing.storm.faults import FINE, FLOWING, EventFate, Fate, refusal
 from kueuelib.testing.storm.loop import EPOCH
 
@@ -246,7 +246,9 @@ async def stale(world):
         lambda call: early if call.verb == "list" and listed in call.query else None
     )
     world.set_adversary(adversary)
-    call = Call("x", "server", "GET", "/apis/batch/v1/jobs", listed, "list", JOBS, "", "", "", 0)
+    call = ObservedRequest(
+        "x", "server", "GET", "/apis/batch/v1/jobs", listed, "list", JOBS, "", "", "", 0
+    )
     seen = len(json.loads(world.wire.stale(call, world.now - 1.0))["items"])
     (*_, (_, newest)) = world.revisions
     least = attrs.evolve(call, query=f"resourceVersion={newest}")

@@ -9,16 +9,16 @@ import pytest
 
 from kueuelib.testing.storm.adversary import Hostile, Remaining
 from kueuelib.testing.storm.draws import Draws
-from kueuelib.testing.storm.exchange import Call
+from kueuelib.testing.storm.exchange import ObservedRequest
 from kueuelib.testing.storm.faults import CATALOGUE, FINE, FLOWING, Fate
 from kueuelib.testing.storm.profiles import PROFILES, Outage, Profile, Weather, weather
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "apply", "delete")
 
 
-def call(verb: str, ordinal: int = 0, **more: str) -> Call:
+def call(verb: str, ordinal: int = 0, **more: str) -> ObservedRequest:
     fields = {"owner": "manager-1", "peer": "server", "query": "", "resource": "jobs.batch"}
-    return Call(
+    return ObservedRequest(
         method="?", path="/", verb=verb, namespace="default", name="one", subresource="",
         ordinal=ordinal, **{**fields, **more},
     )  # fmt: skip

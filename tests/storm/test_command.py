@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from kueuelib.testing.storm import __main__ as command
 from kueuelib.testing.storm.laws.law import Violation
-from kueuelib.testing.storm.seed_plan import Report
+from kueuelib.testing.storm.seed_plan import SeedReport
 
 AGAIN = "python -m kueuelib.testing.storm --replay 2"
 
@@ -22,10 +22,10 @@ def test_a_broken_law_comes_with_the_command_that_plays_it_again(
 ) -> None:
     broken = Violation("no-repairs", 1.0, "manager-1", "it repaired one")
 
-    def two(seeds: range, profile: str, *, workers: int) -> Iterator[Report]:
+    def two(seeds: range, profile: str, *, workers: int) -> Iterator[SeedReport]:
         assert (list(seeds), profile, workers) == ([1, 2], (["mixed", *options])[-1], 2)
-        yield Report(1, "swarm", (), {"lost": 3}, {}, (), "")
-        yield Report(2, "slow", (broken,), {"lost": 4}, {}, (), "")
+        yield SeedReport(1, "swarm", (), {"lost": 3}, {}, (), "")
+        yield SeedReport(2, "slow", (broken,), {"lost": 4}, {}, (), "")
 
     monkeypatch.setattr(command, "tour", two)
     done = CliRunner().invoke(command.main, ["--seeds", "1:2", *options])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kueuelib.testing.storm.faults import Injection, Subject
+from kueuelib.testing.storm.faults import FaultTarget, Injection
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.seed_plan import Cell, Coverage, tables
 
@@ -33,7 +33,7 @@ def lease(actor: str, holder: str) -> Commit:
 
 def struck(coverage: Coverage, name: str = "job-one", owner: str = "manager-1") -> Cell:
     coverage.cells.clear()
-    subject = Subject(owner, "patch", WORKLOADS, "default", name)
+    subject = FaultTarget(owner, "patch", WORKLOADS, "default", name)
     coverage.injected(Injection("label", "409", 0.0, subject))
     (cell,) = coverage.cells
     return cell

@@ -7,8 +7,8 @@ import pytest
 
 from kueuelib.testing.storm.exchange import (
     LAST_CHUNK,
-    Calls,
-    Lines,
+    ChunkLines,
+    RequestRecognizer,
     body_of,
     chunk,
     message_length,
@@ -54,7 +54,7 @@ def test_an_answer_says_what_it_should():
 @pytest.mark.parametrize("size", [1, 3, 7, 1000])
 def test_lines_come_whole_however_bytes_come(size):
     body = chunk(b'{"n": 1}\n{"n"') + chunk(b": 2}\n") + chunk(b'{"n": 3}\n') + LAST_CHUNK
-    lines = Lines()
+    lines = ChunkLines()
     found = []
     for start in range(0, len(body), size):
         assert not lines.ended
@@ -94,12 +94,12 @@ KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
     ],
 )
 def test_calls_are_recognised(line, headers, expected):
-    call = Calls().recognise("manager-1", "server", _request(line, b"", *headers))
+    call = RequestRecognizer().recognise("manager-1", "server", _request(line, b"", *headers))
     assert (call.verb, call.resource, call.namespace, call.name, call.subresource) == expected
 
 
 def test_calls_that_are_alike_are_counted():
-    calls = Calls()
+    calls = RequestRecognizer()
     lines = ["GET /api/v1/nodes/a", "GET /api/v1/nodes/b", "GET /api/v1/nodes/a"]
     found = [calls.recognise("manager-1", "server", _request(line)) for line in lines]
     assert [call.ordinal for call in found] == [0, 0, 1]
@@ -110,7 +110,9 @@ def test_reviews_name_what_they_are_about():
     resource = {"group": "batch", "resource": "jobs"}
     review = {"request": {"resource": resource, "namespace": "a", "name": "j"}}
     raw = _request("POST /mutate", orjson.dumps(review))
-    call = Calls().recognise("server", "webhook@manager-1", raw)
+    call = RequestRecognizer().recognise("server", "webhook@manager-1", raw)
     assert call.title == "webhook jobs.batch a/j"
-    garbage = Calls().recognise("server", "webhook@manager-1", _request("POST /mutate", b"no"))
+    garbage = RequestRecognizer().recognise(
+        "server", "webhook@manager-1", _request("POST /mutate", b"no")
+    )
     assert (garbage.verb, garbage.resource) == ("webhook", "")

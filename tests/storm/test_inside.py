@@ -14,7 +14,7 @@ from kueuelib.api.codec import decode
 from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.workload import Workload
-from kueuelib.machinery.replica import Scope
+from kueuelib.machinery.replica import WatchScope
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.telemetry import Telemetry
@@ -127,7 +127,7 @@ def test_the_storm_and_other_packages_are_not_entered() -> None:
 
 def test_names_are_found_in_tuples_and_records() -> None:
     assert list(names_in((1, "a", (LEFT,)))) == ["a", LEFT, "default", "left"]
-    assert list(names_in(Scope("team"))) == ["team"]
+    assert list(names_in(WatchScope("team"))) == ["team"]
 
 
 def test_an_order_that_waits_at_rest_is_reported() -> None:

@@ -15,7 +15,7 @@ from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws import Violation
 from kueuelib.testing.storm.profiles import Disaster
 from kueuelib.testing.storm.run import LIMIT, MOST_COMMITS, QUIET, storm
-from kueuelib.testing.storm.seed_plan import Report, SeedPlan, plan_of
+from kueuelib.testing.storm.seed_plan import SeedPlan, SeedReport, plan_of
 from kueuelib.testing.storm.users import Act
 
 
@@ -168,7 +168,7 @@ def commit(actor: str = "manager-1", resource: str = "pods") -> Commit:
     return Commit(1000.0, 7, actor, resource, "default", "one", None, {"metadata": {"name": "one"}})
 
 
-async def play(world: World, plan: SeedPlan, laws: Laws | None = None, **more: Any) -> Report:
+async def play(world: World, plan: SeedPlan, laws: Laws | None = None, **more: Any) -> SeedReport:
     return await storm(world, plan, laws or Laws(), **more)
 
 

@@ -27,7 +27,7 @@ from kueuelib.api.struct import (
     MicroTime,
     Struct,
     Time,
-    Wire,
+    WireField,
     defaults_of,
     json_name,
     naming_times,
@@ -361,7 +361,7 @@ def _struct_factory(cls: type, converter: Converter) -> Callable[[Any, Any], Any
 def _unstruct_factory(cls: type, converter: Converter) -> Callable[[Any], Any]:
     overrides: dict[str, Any] = {}
     for field in attrs.fields(attrs.resolve_types(cls)):
-        wire: Wire | None = field.metadata.get("wire")
+        wire: WireField | None = field.metadata.get("wire")
         optional = field.default is not attrs.NOTHING and not (wire is not None and wire.always)
         overrides[field.name] = override(rename=json_name(field), omit_if_default=optional)
     overrides["extra"] = override(omit=True)

@@ -25,7 +25,7 @@ import orjson
 from kueuelib.api.codec import decode, encode
 from kueuelib.api.meta import KubeObject, Obj, Resource
 from kueuelib.api.schema import object_schema
-from kueuelib.api.struct import Struct, Wire, frozen, json_name
+from kueuelib.api.struct import Struct, WireField, frozen, json_name
 from kueuelib.errors import ConfigError, FieldError, InvalidObject
 
 # ---- the parts of every CustomResourceDefinition, ours and those of users ------------------------
@@ -423,7 +423,7 @@ def _columns(cls: type[Struct], schema: Obj, path: str = "") -> Iterator[Column]
         name = json_name(field)
         inner, heading = (
             schema.get("properties", {}).get(name),
-            field.metadata.get("wire", Wire()).column,
+            field.metadata.get("wire", WireField()).column,
         )
         if inner is None:
             continue

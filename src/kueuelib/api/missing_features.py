@@ -73,7 +73,7 @@ _FIELDS: Final = {MANAGED_BY: "managedBy"}
 
 
 @frozen
-class Asked:
+class MissingFeature:
     """A request for a feature that is missing.
 
     Attributes:
@@ -89,7 +89,7 @@ class Asked:
 
 def asked_by_keys(
     subject: str, labels: Mapping[str, str], annotations: Mapping[str, str]
-) -> Iterator[Asked]:
+) -> Iterator[MissingFeature]:
     """The requests in labels and annotations.
 
     Args:
@@ -101,7 +101,7 @@ def asked_by_keys(
         if values:
             for key in sorted(KEYS.keys() & values.keys()):
                 if values[key] not in _NOTHING:
-                    yield Asked(subject, _FIELDS.get(key, key), KEYS[key])
+                    yield MissingFeature(subject, _FIELDS.get(key, key), KEYS[key])
 
 
 def of_jobs(obj: Obj) -> dict[str, str]:
@@ -115,7 +115,7 @@ def of_jobs(obj: Obj) -> dict[str, str]:
     return asked
 
 
-def asked_by_object(kind: str, obj: Obj) -> Iterator[Asked]:
+def asked_by_object(kind: str, obj: Obj) -> Iterator[MissingFeature]:
     """The requests of a raw job or parent of pods, without those of its templates.
 
     Args:
@@ -125,7 +125,9 @@ def asked_by_object(kind: str, obj: Obj) -> Iterator[Asked]:
     return asked_by_keys(f"the {kind}", {}, of_jobs(obj))
 
 
-def asked_by_topology(pod_set: str, request: Obj | TopologyRequest | None) -> Iterator[Asked]:
+def asked_by_topology(
+    pod_set: str, request: Obj | TopologyRequest | None
+) -> Iterator[MissingFeature]:
     """The requests in the `topologyRequest` of a pod set.
 
     Args:
@@ -135,7 +137,7 @@ def asked_by_topology(pod_set: str, request: Obj | TopologyRequest | None) -> It
     raw = encode(request) if isinstance(request, TopologyRequest) else request or {}
     for field, value in raw.items():
         if value and field not in _OF_RANKS:
-            yield Asked(f"pod set {pod_set}", f"topologyRequest.{field}", TOPOLOGY)
+            yield MissingFeature(f"pod set {pod_set}", f"topologyRequest.{field}", TOPOLOGY)
 
 
 def asked_by_pod_set(
@@ -145,7 +147,7 @@ def asked_by_pod_set(
     claims: Iterable[Mapping[str, Any]] | None,
     *,
     admits_claims: bool,
-) -> Iterator[Asked]:
+) -> Iterator[MissingFeature]:
     """The requests of a pod set.
 
     Args:
@@ -159,10 +161,12 @@ def asked_by_pod_set(
     yield from asked_by_keys(subject, labels, annotations)
     if not admits_claims:
         for claim in claims or ():
-            yield Asked(subject, f"{CLAIMS}[{claim.get('name', '')}]", DEVICES)
+            yield MissingFeature(subject, f"{CLAIMS}[{claim.get('name', '')}]", DEVICES)
 
 
-def asked_by_template(pod_set: str, template: Obj, *, admits_claims: bool) -> Iterator[Asked]:
+def asked_by_template(
+    pod_set: str, template: Obj, *, admits_claims: bool
+) -> Iterator[MissingFeature]:
     """The requests of a raw pod template, or of a raw pod.
 
     Args:
@@ -177,7 +181,7 @@ def asked_by_template(pod_set: str, template: Obj, *, admits_claims: bool) -> It
     )
 
 
-def sentence(asked: Iterable[Asked]) -> str:
+def sentence(asked: Iterable[MissingFeature]) -> str:
     """One clause per feature, with everything that asks for it."""
     by_feature: dict[str, list[str]] = {}
     for one in asked:

@@ -19,7 +19,7 @@ from kueuelib.api.core import PodTemplateSpec
 from kueuelib.api.meta import KubeObject, Obj, ObjectMeta
 from kueuelib.api.patch import merge_patch
 from kueuelib.api.quantity import PATTERN, Quantity
-from kueuelib.api.struct import MicroTime, Struct, Time, Wire, json_name
+from kueuelib.api.struct import MicroTime, Struct, Time, WireField, json_name
 from kueuelib.errors import ConfigError
 
 QUANTITY: Final[Mapping[str, Any]] = {
@@ -80,7 +80,7 @@ def struct_schema(cls: type[Struct], *, keep_unknown: bool = False, derived: boo
         ):
             continue
         name = json_name(field)
-        wire = field.metadata.get("wire") or Wire()
+        wire = field.metadata.get("wire") or WireField()
         try:
             schema = _type_schema(field.type, keep_unknown=keep_unknown, derived=derived)
         except _NoSchema:
@@ -231,7 +231,7 @@ _PYTHON: Final[Mapping[str, Any]] = {
 }
 
 
-def _add_keywords(schema: Obj, wire: Wire) -> None:
+def _add_keywords(schema: Obj, wire: WireField) -> None:
     for keyword, value in wire.schema.items():
         if keyword == "kind":
             name = (

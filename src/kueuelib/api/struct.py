@@ -160,7 +160,7 @@ class Struct:
 
 
 @attrs.frozen
-class Wire:
+class WireField:
     """How one field looks on the wire.
 
     Attributes:
@@ -202,7 +202,7 @@ def wire(
     items: Mapping[str, Any] = NOTHING,
     column: str = "",
     **schema: Any,
-) -> dict[str, Wire]:
+) -> dict[str, WireField]:
     """The `metadata` of an attrs field.
 
     Args:
@@ -231,7 +231,7 @@ def wire(
         schema["kind"] = kind
     if default is not UNSET:
         schema["default"] = default
-    return {"wire": Wire(name, always, required, schema, items, column)}
+    return {"wire": WireField(name, always, required, schema, items, column)}
 
 
 def json_name(field: attrs.Attribute[Any]) -> str:
@@ -282,7 +282,7 @@ def defaults_of(cls: type) -> dict[str, Default]:
             continue
         if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
             default = UNSET if default.takes_self else default.factory()
-        limits = field.metadata.get("wire", Wire()).schema
+        limits = field.metadata.get("wire", WireField()).schema
         returns = type(default) in _SCALARS and not limits
         optional[json_name(field)] = Default(field.name, default, returns)
     return optional

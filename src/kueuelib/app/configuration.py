@@ -29,13 +29,13 @@ from kueuelib.app.decoding import (
 )
 from kueuelib.app.fair_sharing import (
     AdmissionFairSharing,
-    Borrowing,
-    FairSharing,
-    Preemption,
-    Resources,
+    BorrowingConfiguration,
+    FairSharingConfiguration,
+    PreemptionConfiguration,
+    ResourcesConfiguration,
     WaitForPodsReady,
 )
-from kueuelib.app.metrics import CustomMetricLabel, LocalQueueMetrics
+from kueuelib.app.metrics import CustomMetricLabel, LocalQueueMetricsConfiguration
 from kueuelib.app.tls import Tls
 from kueuelib.runtime.addresses import own_namespace
 
@@ -49,7 +49,7 @@ OFF = "0"
 
 
 @attrs.frozen
-class Webhook:
+class WebhookConfiguration:
     """The webhook server: address, and a folder of certificates when they are managed elsewhere."""
 
     port: int = 9443
@@ -83,7 +83,9 @@ class Metrics:
     bind_address: str = ":8443"
     enable_cluster_queue_resources: bool = False
     custom_labels: tuple[CustomMetricLabel, ...] = ()
-    local_queue_metrics: LocalQueueMetrics = attrs.field(factory=LocalQueueMetrics)
+    local_queue_metrics: LocalQueueMetricsConfiguration = attrs.field(
+        factory=LocalQueueMetricsConfiguration
+    )
 
 
 @attrs.frozen
@@ -96,7 +98,7 @@ class Health:
 
 
 @attrs.frozen
-class Controller:
+class ControllerConfiguration:
     """Workers per kind (`Job.batch: 5`), and how long the first lists may take."""
 
     group_kind_concurrency: Mapping[str, int] = attrs.field(factory=dict)
@@ -199,7 +201,7 @@ class QueueVisibility:
 
 
 @attrs.frozen
-class VisibilityServer:
+class VisibilityConfiguration:
     """Where the visibility API is served, for the API server to aggregate it."""
 
     bind_address: str = "0.0.0.0"
@@ -219,27 +221,27 @@ class Configuration:
     """The whole file; every field has Kueue's default."""
 
     namespace: str = ""
-    webhook: Webhook = Webhook()
+    webhook: WebhookConfiguration = WebhookConfiguration()
     leader_election: LeaderElection = LeaderElection()
     metrics: Metrics = Metrics()
     health: Health = Health()
     pprof_bind_address: str = ""
     tls: Tls = attrs.field(factory=Tls)
-    controller: Controller = Controller()
+    controller: ControllerConfiguration = ControllerConfiguration()
     manage_jobs_without_queue_name: bool = False
     managed_jobs_namespace_selector: Mapping[str, Any] | None = key(None, rule=SELECTOR)
     internal_cert_management: InternalCertManagement = InternalCertManagement()
     wait_for_pods_ready: WaitForPodsReady | None = None
     object_retention_policies: ObjectRetentionPolicies = ObjectRetentionPolicies()
-    fair_sharing: FairSharing | None = None
-    preemption: Preemption = attrs.field(factory=Preemption)
-    borrowing: Borrowing = attrs.field(factory=Borrowing)
+    fair_sharing: FairSharingConfiguration | None = None
+    preemption: PreemptionConfiguration = attrs.field(factory=PreemptionConfiguration)
+    borrowing: BorrowingConfiguration = attrs.field(factory=BorrowingConfiguration)
     admission_fair_sharing: AdmissionFairSharing | None = None
     client_connection: ClientConnection = ClientConnection()
     integrations: Integrations = Integrations()
-    resources: Resources = attrs.field(factory=Resources)
+    resources: ResourcesConfiguration = attrs.field(factory=ResourcesConfiguration)
     queue_visibility: QueueVisibility | None = None
-    visibility_server: VisibilityServer | None = None
+    visibility_server: VisibilityConfiguration | None = None
     multi_kueue: MultiKueue | None = key(None, refused=True)
     quota_release_strategy: str | None = key(None, rule=one_of("OnTermination", "OnTerminal"))
     feature_gates: Mapping[str, bool] = attrs.field(factory=dict)

@@ -21,7 +21,7 @@ from kueuelib.app.configuration_text import (
     check_version,
     unknown_version,
 )
-from kueuelib.app.decoding import Refusal, check_keys, decode, refusal_of, refuse_any
+from kueuelib.app.decoding import ConfigurationRefusal, check_keys, decode, refusal_of, refuse_any
 from kueuelib.app.fair_sharing import (
     check_admission_fair_sharing,
     check_fair_sharing,
@@ -133,7 +133,7 @@ MISSING = (
 _KIND = re.compile(r"[A-Za-z0-9]+\.v[a-z0-9]+\.[a-z0-9.-]+", re.ASCII)
 
 
-def check_missing(content: Mapping[str, Any]) -> Iterator[Refusal]:
+def check_missing(content: Mapping[str, Any]) -> Iterator[ConfigurationRefusal]:
     """Refuses keys of features that this build does not have."""
     return (_missing(path) for path in MISSING if _holds(content, path))
 
@@ -153,26 +153,28 @@ def _holds(content: Mapping[str, Any], path: str) -> bool:
     return isinstance(content.get(block), Mapping) and key in content[block]
 
 
-def check_features(configuration: Configuration) -> Iterator[Refusal]:
+def check_features(configuration: Configuration) -> Iterator[ConfigurationRefusal]:
     """Refuses features that this build does not have, each whatever else is configured."""
     yield from _check_frameworks(configuration.integrations.frameworks)
     if configuration.multi_kueue:
         yield _missing("multiKueue")
     if configuration.queue_visibility and configuration.queue_visibility.lists:
-        yield Refusal(
+        yield ConfigurationRefusal(
             "queueVisibility: the status of ClusterQueues does not list what waits",
             "remove it, and write visibilityServer: {} for the visibility API",
         )
     if configuration.pprof_bind_address not in ("", "0"):
-        yield Refusal("pprofBindAddress: only programs in Go have such profiles", "remove it")
+        yield ConfigurationRefusal(
+            "pprofBindAddress: only programs in Go have such profiles", "remove it"
+        )
     yield from check_feature_gates(configuration.feature_gates)
 
 
-def check(configuration: Configuration) -> Iterator[Refusal]:
+def check(configuration: Configuration) -> Iterator[ConfigurationRefusal]:
     """Refuses values that cannot work; each key has already met its own rule."""
     if configuration.namespace and not is_dns1123_label(configuration.namespace):
         problem = f"namespace: {configuration.namespace!r} is not a namespace name"
-        yield Refusal(problem, "use a-z, 0-9 and '-'")
+        yield ConfigurationRefusal(problem, "use a-z, 0-9 and '-'")
     yield from _check_integrations(configuration)
     selector = configuration.managed_jobs_namespace_selector
     yield from _check_exempts(selector, "managedJobsNamespaceSelector", configuration)
@@ -186,18 +188,18 @@ def check(configuration: Configuration) -> Iterator[Refusal]:
     yield from check_custom_labels(configuration.metrics.custom_labels)
     yield from check_configured_gates(configuration)
     if configuration.webhook.cert_dir and configuration.internal_cert_management.enable:
-        yield Refusal(
+        yield ConfigurationRefusal(
             "webhook.certDir is not read while the manager makes its own certificates",
             "remove it, or set internalCertManagement.enable to false",
         )
     if configuration.leader_election.resource_lock != "leases":
-        yield Refusal("leaderElection.resourceLock must be leases", "remove the key")
+        yield ConfigurationRefusal("leaderElection.resourceLock must be leases", "remove the key")
     yield from refusal_of(lambda source: election_options(configuration, "checked", source))
     yield from refusal_of(lambda source: addresses(configuration, source))
     for name, count in configuration.controller.group_kind_concurrency.items():
         if count < 1:
             problem = f"controller.groupKindConcurrency[{name}] is {count}"
-            yield Refusal(problem, "give at least one worker")
+            yield ConfigurationRefusal(problem, "give at least one worker")
 
 
 def election_options(
@@ -231,7 +233,7 @@ def election_options(
         ) from error
 
 
-def _check_frameworks(names: Sequence[str]) -> Iterator[Refusal]:
+def _check_frameworks(names: Sequence[str]) -> Iterator[ConfigurationRefusal]:
     """Refuses integrations that are neither bundled nor installed."""
     if COMMON_FRAMEWORKS.issuperset(names):
         return
@@ -247,22 +249,26 @@ def _check_frameworks(names: Sequence[str]) -> Iterator[Refusal]:
             yield _missing(f"{where}: {name}")
         else:
             fix = f"use one of {', '.join(sorted({*known, *offered}))}"
-            yield Refusal(f"{where}: unknown framework {name!r}", fix)
+            yield ConfigurationRefusal(f"{where}: unknown framework {name!r}", fix)
 
 
-def _check_integrations(configuration: Configuration) -> Iterator[Refusal]:
+def _check_integrations(configuration: Configuration) -> Iterator[ConfigurationRefusal]:
     """Refuses lists with a mistake, and options of pods that cannot work."""
     integrations = configuration.integrations
     if not integrations.frameworks:
-        yield Refusal("integrations.frameworks is empty", "name a framework, or leave it out")
+        yield ConfigurationRefusal(
+            "integrations.frameworks is empty", "name a framework, or leave it out"
+        )
     for index, name in enumerate(integrations.external_frameworks):
         if not _KIND.fullmatch(name):
             where = f"integrations.externalFrameworks[{index}]"
-            yield Refusal(f"{where}: {name!r} names no kind", "write Kind.version.group")
+            yield ConfigurationRefusal(
+                f"{where}: {name!r} names no kind", "write Kind.version.group"
+            )
     for index, name in enumerate(integrations.label_keys_to_copy):
         if not is_qualified_name(name):
             where = f"integrations.labelKeysToCopy[{index}]"
-            yield Refusal(f"{where}: {name!r} is not a label key", "correct it")
+            yield ConfigurationRefusal(f"{where}: {name!r} is not a label key", "correct it")
     if POD_FRAMEWORK in _enabled({*integrations.frameworks}):
         yield from _check_pod_options(configuration)
 
@@ -277,31 +283,33 @@ def _enabled(names: set[str]) -> set[str]:
     return {each.name for each in registry.enabled(names.intersection(registry.names()))}
 
 
-def _check_pod_options(configuration: Configuration) -> Iterator[Refusal]:
+def _check_pod_options(configuration: Configuration) -> Iterator[ConfigurationRefusal]:
     """Refuses to queue pods that the cluster or the manager itself needs to run."""
     options = configuration.integrations.pod_options
     if options.pod_group_shape_policy not in ("Enforce", "Warn"):
         where = f"integrations.podOptions.podGroupShapePolicy: {options.pod_group_shape_policy!r}"
-        yield Refusal(f"{where} is unknown", "write Enforce or Warn")
+        yield ConfigurationRefusal(f"{where} is unknown", "write Enforce or Warn")
     where = "integrations.podOptions.namespaceSelector"
     yield from _check_exempts(options.namespace_selector, where, configuration)
 
 
 def _check_exempts(
     selector: Mapping[str, Any] | None, where: str, configuration: Configuration
-) -> Iterator[Refusal]:
+) -> Iterator[ConfigurationRefusal]:
     """Refuses a selector of namespaces that matches those of the system or the manager."""
     for namespace in ("kube-system", configuration.manager_namespace):
         labels = {NAMESPACE_NAME_LABEL: namespace}
         if selector is not None and from_label_selector(selector).matches(labels):
-            yield Refusal(
+            yield ConfigurationRefusal(
                 f"{where} matches the namespace {namespace}",
                 f"exclude it, for example with {NAMESPACE_NAME_LABEL} NotIn [...]",
             )
 
 
-def _missing(key: str) -> Refusal:
-    return Refusal(f"{key} is not available in this version", "remove it (see docs/missing.md)")
+def _missing(key: str) -> ConfigurationRefusal:
+    return ConfigurationRefusal(
+        f"{key} is not available in this version", "remove it (see docs/missing.md)"
+    )
 
 
 # ---- reads a configuration file ------------------------------------------------------------------

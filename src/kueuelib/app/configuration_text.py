@@ -10,7 +10,7 @@ import attrs
 
 from kueuelib.api.quantity import Quantity
 from kueuelib.app.configuration import KIND, Configuration
-from kueuelib.app.decoding import Duration, Refusal, camel
+from kueuelib.app.decoding import ConfigurationRefusal, Duration, camel
 from kueuelib.app.fair_sharing import strategy_lists
 from kueuelib.errors import ConfigError
 from kueuelib.scheduler.settings import BOTH_STRATEGIES
@@ -90,7 +90,7 @@ def unknown_version(version: Any, source: str) -> ConfigError:
     )
 
 
-def check_version(content: Mapping[str, Any], version: str) -> Iterator[Refusal]:
+def check_version(content: Mapping[str, Any], version: str) -> Iterator[ConfigurationRefusal]:
     """Refuses keys that the version does not have, and the lack of those that it requires.
 
     Args:
@@ -100,12 +100,12 @@ def check_version(content: Mapping[str, Any], version: str) -> Iterator[Refusal]
     for path, only in ONLY_IN.items():
         if only.version != version:
             for place in _places(content, path.split(".")):
-                yield Refusal(f"{place} is not a key of {version}", only.fix)
+                yield ConfigurationRefusal(f"{place} is not a key of {version}", only.fix)
     for path, wanted in REQUIRED.items() if version == V1BETA2 else ():
         name, _, key = path.partition(".")
         block = content.get(name)
         if isinstance(block, Mapping) and not block.get(key):
-            yield Refusal(f"{path} is missing", f"write {wanted}")
+            yield ConfigurationRefusal(f"{path} is missing", f"write {wanted}")
 
 
 def as_v1beta1(content: Mapping[str, Any], version: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from kueuelib.machinery.selectors import from_label_selector
 
 
 @attrs.frozen
-class Refusal:
+class ConfigurationRefusal:
     """One thing in a file that cannot be honoured.
 
     Attributes:
@@ -34,7 +34,7 @@ class Refusal:
         return f"{self.problem}; {self.fix}"
 
 
-def refuse_any(source: str, refusals: Iterable[Refusal]) -> None:
+def refuse_any(source: str, refusals: Iterable[ConfigurationRefusal]) -> None:
     """Refuses a file if there is a reason; several are lines below each other.
 
     Args:
@@ -54,7 +54,7 @@ def refuse_any(source: str, refusals: Iterable[Refusal]) -> None:
             raise ConfigError(source, f"{len(several)} keys are refused", f"correct all of:{lines}")
 
 
-def refusal_of(attempt: Callable[[str], Any]) -> Iterator[Refusal]:
+def refusal_of(attempt: Callable[[str], Any]) -> Iterator[ConfigurationRefusal]:
     """What a function that raises a `ConfigError` refuses.
 
     Args:
@@ -64,7 +64,7 @@ def refusal_of(attempt: Callable[[str], Any]) -> Iterator[Refusal]:
         attempt("")
     except ConfigError as error:
         key = error.subject.removeprefix(": ")
-        yield Refusal(f"{key}: {error.problem}" if key else error.problem, error.fix)
+        yield ConfigurationRefusal(f"{key}: {error.problem}" if key else error.problem, error.fix)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -104,7 +104,9 @@ def camel(name: str) -> str:
     return head + "".join(part.title() for part in tail)
 
 
-def decode(cls: type[T], content: dict[str, Any], path: str, refusals: list[Refusal]) -> T:
+def decode(
+    cls: type[T], content: dict[str, Any], path: str, refusals: list[ConfigurationRefusal]
+) -> T:
     """An attrs class from a mapping with camelCase keys, strictly.
 
     Args:
@@ -123,7 +125,7 @@ def decode(cls: type[T], content: dict[str, Any], path: str, refusals: list[Refu
             known = sorted(fields.keys() - refused)
             near = difflib.get_close_matches(str(key), known, 1)
             fix = f"did you mean {near[0]}?" if near else f"known keys: {', '.join(known)}"
-            refusals.append(Refusal(f"unknown key {where}", fix))
+            refusals.append(ConfigurationRefusal(f"unknown key {where}", fix))
         elif value is not None:
             decoded = _value(hints[fields[key]], value, where, refusals)
             if decoded is not _UNFIT:
@@ -141,11 +143,11 @@ _WORDS: dict[type, str] = {
 }
 
 
-def _value(hint: Any, value: Any, where: str, refusals: list[Refusal]) -> Any:
+def _value(hint: Any, value: Any, where: str, refusals: list[ConfigurationRefusal]) -> Any:
     """The value, or `_UNFIT`."""
 
     def unfit(problem: str, fix: str) -> Any:
-        refusals.append(Refusal(f"{where}{problem}", fix))
+        refusals.append(ConfigurationRefusal(f"{where}{problem}", fix))
         return _UNFIT
 
     origin = typing.get_origin(hint)
@@ -196,7 +198,7 @@ _RULE: Final = "rule"
 
 
 @attrs.frozen
-class Rule:
+class KeyRule:
     """What a value has to meet; an absent one meets everything.
 
     Attributes:
@@ -208,21 +210,21 @@ class Rule:
     fix: str
 
 
-def at_least(least: float) -> Rule:
+def at_least(least: float) -> KeyRule:
     """A number that is not smaller."""
-    return Rule(lambda value: "" if value >= least else f" is {value}", f"give {least} or more")
+    return KeyRule(lambda value: "" if value >= least else f" is {value}", f"give {least} or more")
 
 
-def more_than(bound: float) -> Rule:
+def more_than(bound: float) -> KeyRule:
     """A number that is larger, or none."""
     fix = f"give more than {bound}, or leave it out"
-    return Rule(lambda value: "" if value > bound else f" is {value}", fix)
+    return KeyRule(lambda value: "" if value > bound else f" is {value}", fix)
 
 
-def one_of(*words: str) -> Rule:
+def one_of(*words: str) -> KeyRule:
     """One of a few words."""
     fix = f"write {' or '.join(words)}"
-    return Rule(lambda value: "" if value in words else f" is {value!r}", fix)
+    return KeyRule(lambda value: "" if value in words else f" is {value!r}", fix)
 
 
 def _selector_problem(value: Any) -> str:
@@ -233,17 +235,17 @@ def _selector_problem(value: Any) -> str:
     return ""
 
 
-NOT_ZERO: Final = Rule(
+NOT_ZERO: Final = KeyRule(
     lambda value: "" if value else " is 0", "give a positive number, or a negative one for no limit"
 )
-PORT: Final = Rule(
+PORT: Final = KeyRule(
     lambda value: "" if 0 < value < 65536 else f" is {value}", "give a port from 1 to 65535"
 )
-SELECTOR: Final = Rule(_selector_problem, "write a valid label selector")
+SELECTOR: Final = KeyRule(_selector_problem, "write a valid label selector")
 
 
 def key(
-    default: Any, *, live: bool = False, rule: Rule | None = None, refused: bool = False
+    default: Any, *, live: bool = False, rule: KeyRule | None = None, refused: bool = False
 ) -> Any:
     """The field of a key.
 
@@ -256,7 +258,7 @@ def key(
     return attrs.field(default=default, metadata={_LIVE: live, _RULE: rule, REFUSED: refused})
 
 
-def check_keys(block: Any, path: str = "") -> Iterator[Refusal]:
+def check_keys(block: Any, path: str = "") -> Iterator[ConfigurationRefusal]:
     """Refuses a value that does not meet the rule of its key; what is turned off is not looked at.
 
     Args:
@@ -270,7 +272,7 @@ def check_keys(block: Any, path: str = "") -> Iterator[Refusal]:
         rule = rule_of(field)
         problem = rule.problem(value) if rule is not None and value is not None else ""
         if rule is not None and problem:
-            yield Refusal(f"{here}{problem}", rule.fix)
+            yield ConfigurationRefusal(f"{here}{problem}", rule.fix)
         if attrs.has(type(value)):
             yield from check_keys(value, here)
         for index, item in enumerate(value if isinstance(value, tuple) else ()):
@@ -283,9 +285,9 @@ def is_live(field: attrs.Attribute[Any]) -> bool:
     return bool(field.metadata.get(_LIVE))
 
 
-def rule_of(field: attrs.Attribute[Any]) -> Rule | None:
+def rule_of(field: attrs.Attribute[Any]) -> KeyRule | None:
     """The values that a key allows; None: all of its type."""
-    rule: Rule | None = field.metadata.get(_RULE)
+    rule: KeyRule | None = field.metadata.get(_RULE)
     return rule
 
 

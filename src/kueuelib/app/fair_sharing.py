@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from kueuelib.api.quantity import Quantity
-from kueuelib.app.decoding import Duration, Refusal, at_least, key, one_of, refuse_any
+from kueuelib.app.decoding import ConfigurationRefusal, Duration, at_least, key, one_of, refuse_any
 from kueuelib.errors import ConfigError
 from kueuelib.scheduler.policy import KUEUE, PreemptionPolicy
 from kueuelib.scheduler.quota.amounts import PODS
@@ -49,7 +49,7 @@ class ResourceTransformation:
 
 
 @attrs.frozen
-class Resources:
+class ResourcesConfiguration:
     """Which resources count against quota.
 
     Attributes:
@@ -76,44 +76,46 @@ class Resources:
         )
 
 
-def check_resources(resources: Resources) -> Iterator[Refusal]:
+def check_resources(resources: ResourcesConfiguration) -> Iterator[ConfigurationRefusal]:
     """Refuses the rules that Kueue refuses, and those without an effect."""
     where = "resources.quotaCheckStrategy"
     if resources.quota_check_strategy not in (BLOCK_UNDECLARED, IGNORE_UNDECLARED):
-        yield Refusal(
+        yield ConfigurationRefusal(
             f"{where} is {resources.quota_check_strategy!r}",
             f"write {BLOCK_UNDECLARED} or {IGNORE_UNDECLARED}",
         )
     if resources.exclude_resource_prefixes and resources.quota_check_strategy == IGNORE_UNDECLARED:
-        yield Refusal(
+        yield ConfigurationRefusal(
             f"resources.excludeResourcePrefixes cannot be combined with {IGNORE_UNDECLARED}",
             f"remove the prefixes, or set {where} to {BLOCK_UNDECLARED}",
         )
     for index, prefix in enumerate(resources.exclude_resource_prefixes):
         if not prefix:
             where = f"resources.excludeResourcePrefixes[{index}]"
-            yield Refusal(f"{where} is empty and excludes every resource", "write a prefix")
+            yield ConfigurationRefusal(
+                f"{where} is empty and excludes every resource", "write a prefix"
+            )
     uses = Counter(one.input for one in resources.transformations)
     for index, one in enumerate(resources.transformations):
         where = f"resources.transformations[{index}]"
         if not one.input:
-            yield Refusal(f"{where}.input is missing", "name a resource")
+            yield ConfigurationRefusal(f"{where}.input is missing", "name a resource")
         if uses[one.input] > 1:
             problem = f"{where}.input: {one.input} has more than one transformation"
-            yield Refusal(problem, "write all outputs into one of them")
+            yield ConfigurationRefusal(problem, "write all outputs into one of them")
         if one.strategy not in (RETAIN, REPLACE):
             problem = f"{where}.strategy is {one.strategy!r}"
-            yield Refusal(problem, f"write {RETAIN} or {REPLACE}")
+            yield ConfigurationRefusal(problem, f"write {RETAIN} or {REPLACE}")
         if PODS in one.outputs:
             problem = f"{where}.outputs: {PODS} is counted from the pods themselves"
-            yield Refusal(problem, "choose another name")
+            yield ConfigurationRefusal(problem, "choose another name")
 
 
 # ---- the block `borrowing` of the configuration --------------------------------------------------
 
 
 @attrs.frozen
-class Borrowing:
+class BorrowingConfiguration:
     """What ClusterQueues of a cohort may borrow from each other.
 
     Attributes:
@@ -136,7 +138,7 @@ GROUP = "kueuelib.preemption"
 
 
 @attrs.frozen
-class Preemption:
+class PreemptionConfiguration:
     """The preemption policy, and what holds until victims have left their room.
 
     Attributes:
@@ -154,22 +156,24 @@ class Preemption:
     exceed_quota_until_victims_leave: bool = False
 
 
-def check_preemption(preemption: Preemption) -> Iterator[Refusal]:
+def check_preemption(preemption: PreemptionConfiguration) -> Iterator[ConfigurationRefusal]:
     """Refuses a policy that no package offers; nothing is imported."""
     if not preemption.policy:
         if preemption.parameters:
-            yield Refusal("preemption.parameters without preemption.policy", "name the policy")
+            yield ConfigurationRefusal(
+                "preemption.parameters without preemption.policy", "name the policy"
+            )
         return
     offered = sorted({entry.name for entry in _entries()})
     if preemption.policy not in offered:
         known = f"use one of {', '.join(offered)}" if offered else f"offer one as {GROUP}"
-        yield Refusal(
+        yield ConfigurationRefusal(
             f"preemption.policy: no installed package offers {preemption.policy!r}",
             f"install its package, or {known}",
         )
 
 
-def load_policy(preemption: Preemption, source: str) -> PreemptionPolicy:
+def load_policy(preemption: PreemptionConfiguration, source: str) -> PreemptionPolicy:
     """The policy that the configuration names, ready for use.
 
     Raises:
@@ -276,7 +280,7 @@ _STRATEGIES: Final = ((FINAL_SHARE,), (INITIAL_SHARE,), BOTH_STRATEGIES)
 
 
 @attrs.frozen
-class FairSharing:
+class FairSharingConfiguration:
     """Whether quota is borrowed in proportion to weights.
 
     Attributes:
@@ -315,11 +319,11 @@ class AdmissionFairSharing:
         return UsageRule(float(half_life), float(interval), weights)
 
 
-def check_fair_sharing(sharing: FairSharing) -> Iterator[Refusal]:
+def check_fair_sharing(sharing: FairSharingConfiguration) -> Iterator[ConfigurationRefusal]:
     """Refuses the lists of strategies that Kueue refuses."""
     strategies = sharing.preemption_strategies
     if strategies and strategies not in _STRATEGIES:
-        yield Refusal(
+        yield ConfigurationRefusal(
             f"fairSharing.preemptionStrategies is [{', '.join(strategies)}]",
             f"write one of {strategy_lists()}",
         )
@@ -330,11 +334,13 @@ def strategy_lists() -> str:
     return ", ".join(f"[{', '.join(names)}]" for names in _STRATEGIES)
 
 
-def check_admission_fair_sharing(sharing: AdmissionFairSharing) -> Iterator[Refusal]:
+def check_admission_fair_sharing(sharing: AdmissionFairSharing) -> Iterator[ConfigurationRefusal]:
     """Refuses intervals and weights that cannot work."""
     where = "admissionFairSharing"
     if sharing.usage_sampling_interval <= 0:
-        yield Refusal(f"{where}.usageSamplingInterval is 0", "write for example 5m")
+        yield ConfigurationRefusal(f"{where}.usageSamplingInterval is 0", "write for example 5m")
     for name, weight in sharing.resource_weights.items():
         if not 0 <= weight < math.inf:
-            yield Refusal(f"{where}.resourceWeights[{name}] is {weight}", "give 0 or more")
+            yield ConfigurationRefusal(
+                f"{where}.resourceWeights[{name}] is {weight}", "give 0 or more"
+            )

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kueuelib.app.decoding import Refusal
+from kueuelib.app.decoding import ConfigurationRefusal
 
 if TYPE_CHECKING:
     from kueuelib.app.configuration import Configuration
@@ -190,15 +190,15 @@ NO_SWITCH: Final = frozenset(
 KNOWN: Final = frozenset({*FREE, *ON, *OFF, *EITHER, *CONFIGURED, *NO_SWITCH})
 
 
-def check_feature_gates(gates: Mapping[str, bool]) -> Iterator[Refusal]:
+def check_feature_gates(gates: Mapping[str, bool]) -> Iterator[ConfigurationRefusal]:
     """Refuses gates that contradict the behaviour of kueuelib, whatever else is configured."""
     for name, value in gates.items():
         problem, fix = _refusal(name, value=value)
         if problem:
-            yield Refusal(f"featureGates.{name}: {problem}", fix)
+            yield ConfigurationRefusal(f"featureGates.{name}: {problem}", fix)
 
 
-def check_configured_gates(configuration: Configuration) -> Iterator[Refusal]:
+def check_configured_gates(configuration: Configuration) -> Iterator[ConfigurationRefusal]:
     """Refuses gates that contradict the block of the configuration that decides."""
     for name in configuration.feature_gates.keys() & CONFIGURED.keys():
         value, (is_on, key) = configuration.feature_gates[name], CONFIGURED[name]
@@ -206,7 +206,7 @@ def check_configured_gates(configuration: Configuration) -> Iterator[Refusal]:
             continue
         state = "turned on" if is_on(configuration) else "off"
         problem = f"{str(value).lower()}, but {key} says that it is {state}"
-        yield Refusal(f"featureGates.{name}: {problem}", f"change {key}")
+        yield ConfigurationRefusal(f"featureGates.{name}: {problem}", f"change {key}")
 
 
 def _refusal(name: str, *, value: bool) -> tuple[str, str]:

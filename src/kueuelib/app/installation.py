@@ -51,7 +51,7 @@ from kueuelib.jobs.contract.settings import JobSettings, PodSettings, system_exc
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.webhooks.manifests import rbac_rules, shared_rbac_rules, webhook_entries
 from kueuelib.machinery.backoff import Backoff
-from kueuelib.runtime.authority import Names, host_names
+from kueuelib.runtime.authority import ServerNames, host_names
 from kueuelib.runtime.client import Client, read
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.queries import PatchType
@@ -189,7 +189,7 @@ class Installation:
         return (urlsplit(self.webhook_url).hostname or "") if self.webhook_url else ""
 
     @property
-    def names(self) -> Names:
+    def names(self) -> ServerNames:
         """The names in the webhook server's certificate."""
         names = server_names(WEBHOOK_SERVICE, self.namespace)
         return names | host_names([self.host]) if self.host else names

@@ -10,7 +10,7 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api.names import is_qualified_name
-from kueuelib.app.decoding import SELECTOR, Refusal, key
+from kueuelib.app.decoding import SELECTOR, ConfigurationRefusal, key
 from kueuelib.controllers.series_labels import (
     CLUSTER_QUEUE,
     COHORT,
@@ -22,7 +22,7 @@ from kueuelib.machinery.selectors import EVERYTHING, NOTHING, Selector, from_lab
 
 
 @attrs.frozen
-class LocalQueueMetrics:
+class LocalQueueMetricsConfiguration:
     """Whether LocalQueues have metrics, and which of them: a raw label selector; None for all."""
 
     enable: bool = key(True, live=True)
@@ -81,43 +81,45 @@ class CustomMetricLabel:
         )
 
 
-def check_custom_labels(labels: tuple[CustomMetricLabel, ...]) -> Iterator[Refusal]:
+def check_custom_labels(labels: tuple[CustomMetricLabel, ...]) -> Iterator[ConfigurationRefusal]:
     """Refuses the labels that Kueue refuses."""
     where = "metrics.customLabels"
     if len(labels) > MAX_LABELS:
-        yield Refusal(f"{where} has {len(labels)}", f"name at most {MAX_LABELS}")
+        yield ConfigurationRefusal(f"{where} has {len(labels)}", f"name at most {MAX_LABELS}")
     names: set[str] = set()
     kinds = Counter(one.source_kind for one in labels)
     for index, one in enumerate(labels):
         here = f"{where}[{index}]"
         if not _NAME.fullmatch(one.name):
-            yield Refusal(f"{here}.name: {one.name!r}", "use a-z, A-Z, 0-9 and '_', a letter first")
+            yield ConfigurationRefusal(
+                f"{here}.name: {one.name!r}", "use a-z, A-Z, 0-9 and '_', a letter first"
+            )
         if one.name in names:
-            yield Refusal(f"{here}.name: {one.name} is used twice", "rename one")
+            yield ConfigurationRefusal(f"{here}.name: {one.name} is used twice", "rename one")
         names.add(one.name)
         if one.source_label_key and one.source_annotation_key:
-            yield Refusal(
+            yield ConfigurationRefusal(
                 f"{here} has sourceLabelKey and sourceAnnotationKey", "remove one of them"
             )
         if not is_qualified_name(one.key):
             problem = f"{here}.{one.key_field}: {one.key!r} is not a label key"
-            yield Refusal(problem, "correct it")
+            yield ConfigurationRefusal(problem, "correct it")
         kind, most = one.source_kind, MAX_LABELS_OF_KIND.get(one.source_kind)
         if most is None:
             problem = f"{here}.sourceKind is {kind!r}"
-            yield Refusal(problem, f"write one of {', '.join(MAX_LABELS_OF_KIND)}")
+            yield ConfigurationRefusal(problem, f"write one of {', '.join(MAX_LABELS_OF_KIND)}")
             continue
         if kinds[kind] > most:
             problem = f"{where} has {kinds[kind]} of a {kind}"
-            yield Refusal(problem, f"name at most {most} of this kind")
+            yield ConfigurationRefusal(problem, f"name at most {most} of this kind")
         if kind == WORKLOAD and not one.tracked_values:
             problem = f"{here}.trackedValues is empty, but Workloads may have any value"
-            yield Refusal(problem, "name the values that matter")
+            yield ConfigurationRefusal(problem, "name the values that matter")
         if len(one.tracked_values) > MAX_TRACKED[kind]:
             problem = f"{here}.trackedValues has {len(one.tracked_values)}"
-            yield Refusal(problem, f"name at most {MAX_TRACKED[kind]}")
+            yield ConfigurationRefusal(problem, f"name at most {MAX_TRACKED[kind]}")
         if len(set(one.tracked_values)) < len(one.tracked_values):
-            yield Refusal(f"{here}.trackedValues repeats a value", "name each once")
+            yield ConfigurationRefusal(f"{here}.trackedValues repeats a value", "name each once")
 
 
 def taken_over(

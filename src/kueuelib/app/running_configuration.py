@@ -189,7 +189,7 @@ LEADERLESS: Final = "no manager leads (see kueuelib doctor)"
 
 
 @attrs.frozen
-class Running:
+class AssumedConfiguration:
     """The configuration that a command assumes.
 
     Attributes:
@@ -212,7 +212,9 @@ def given_configuration(file: Path | None) -> Configuration | None:
     return None if file is None else load_configuration(file)
 
 
-async def running_configuration(client: Client, given: Configuration | None = None) -> Running:
+async def running_configuration(
+    client: Client, given: Configuration | None = None
+) -> AssumedConfiguration:
     """The configuration that the user gave; without one, that of the cluster's manager.
 
     Args:
@@ -223,7 +225,7 @@ async def running_configuration(client: Client, given: Configuration | None = No
         TransportError: the server did not answer.
     """
     if given is not None:
-        return Running(given)
+        return AssumedConfiguration(given)
     stored = await _mounted(client)
     lease = stored.configuration.lease
     name = f"Lease {lease.namespace}/{lease.name}"
@@ -243,20 +245,20 @@ async def running_configuration(client: Client, given: Configuration | None = No
     return attrs.evolve(stored, configuration=configuration, notes=_assumed(configuration, name))
 
 
-async def _mounted(client: Client) -> Running:
+async def _mounted(client: Client) -> AssumedConfiguration:
     """What the ConfigMap of an installation says."""
     default = Configuration()
     key = ObjectKey(default.manager_namespace, CONFIG_MAP)
     answer = await _answered(client, CONFIG_MAPS, key)
     if isinstance(answer, ApiError):
-        return Running(default, (_unknown(answer),))
+        return AssumedConfiguration(default, (_unknown(answer),))
     try:
         configuration = None if answer is None else mounted_configuration(answer)
     except ConfigError as error:
-        return Running(default, (_unknown(error),))
+        return AssumedConfiguration(default, (_unknown(error),))
     if configuration is None:
-        return Running(default)
-    return Running(configuration, _assumed(configuration, _name(key)))
+        return AssumedConfiguration(default)
+    return AssumedConfiguration(configuration, _assumed(configuration, _name(key)))
 
 
 def mounted_configuration(stored: Obj) -> Configuration | None:

@@ -43,7 +43,7 @@ each further kind race from the start.
 
 
 @attrs.frozen
-class Listed:
+class ListedObjects:
     """The objects of a kind.
 
     Attributes:
@@ -64,7 +64,7 @@ def is_unconverted(error: KueuelibError | None) -> bool:
 
 async def list_stored(
     client: Client, resource: Resource, namespace: str = "", label_selector: str = ""
-) -> Listed:
+) -> ListedObjects:
     """Every object of a kind, read page by page.
 
     Args:
@@ -79,7 +79,7 @@ async def list_stored(
     """
     reading = StoredReading(client, resource, namespace, label_selector)
     objects = [obj async for obj in reading.objects()]
-    return Listed(objects, reading.failure, complete=reading.complete)
+    return ListedObjects(objects, reading.failure, complete=reading.complete)
 
 
 @attrs.define

@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from kueuelib.app.decoding import Refusal
+from kueuelib.app.decoding import ConfigurationRefusal
 
 _VERSIONS: Final = {
     "": ssl.TLSVersion.TLSv1_2,
@@ -51,24 +51,26 @@ class Tls:
         return server_context(_VERSIONS[self.min_version], suites)
 
 
-def check_tls(tls: Tls) -> Iterator[Refusal]:
+def check_tls(tls: Tls) -> Iterator[ConfigurationRefusal]:
     """Refuses versions and suites that are not safe, not known, or without effect."""
     if tls.min_version not in _VERSIONS:
-        yield Refusal(
+        yield ConfigurationRefusal(
             f"tls.minVersion is {tls.min_version!r}",
             "write VersionTLS12 or VersionTLS13",
         )
     suites = tls.cipher_suites
     for index, name in enumerate(suites):
         if name not in _SUITES and name not in _TLS13:
-            yield Refusal(
+            yield ConfigurationRefusal(
                 f"tls.cipherSuites[{index}]: {name!r} is not a known and safe suite",
                 f"use some of {', '.join(_SUITES)}",
             )
     if suites and tls.min_version == "VersionTLS13":
-        yield Refusal("tls.cipherSuites has no effect on VersionTLS13", "remove the suites")
+        yield ConfigurationRefusal(
+            "tls.cipherSuites has no effect on VersionTLS13", "remove the suites"
+        )
     if suites and _TLS13.issuperset(suites):
-        yield Refusal(
+        yield ConfigurationRefusal(
             "tls.cipherSuites has no suite of TLS 1.2",
             "set tls.minVersion to VersionTLS13 instead",
         )

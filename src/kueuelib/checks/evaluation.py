@@ -40,7 +40,7 @@ class CheckFailed(KueuelibError):
 
 
 @attrs.define(eq=False)
-class Call:
+class UserCall:
     """One call to users' code.
 
     Attributes:
@@ -62,7 +62,7 @@ class Call:
         raise asyncio.CancelledError
 
 
-_CALL: contextvars.ContextVar[Call] = contextvars.ContextVar("call of a check")
+_CALL: contextvars.ContextVar[UserCall] = contextvars.ContextVar("call of a check")
 
 
 def describe(error: BaseException) -> str:
@@ -78,7 +78,7 @@ def describe(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-def started(call: Call, inner: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+def started(call: UserCall, inner: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """A task for a coroutine; neither it nor the tasks that it starts can end the process.
 
     `SystemExit` and `KeyboardInterrupt` become `CheckFailed`.
@@ -104,7 +104,7 @@ class _Contained(Coroutine[Any, Any, T]):
         told: how often it was cancelled before.
     """
 
-    def __init__(self, call: Call, inner: Coroutine[Any, Any, T], told: int = 0) -> None:
+    def __init__(self, call: UserCall, inner: Coroutine[Any, Any, T], told: int = 0) -> None:
         self._call = call
         self._inner: Coroutine[Any, Any, T] | None = inner
         self._told = told
@@ -262,7 +262,7 @@ class Threads:
 
 
 @attrs.define(eq=False)
-class Group:
+class KeyGroup:
     """Keys that get their turns one at a time.
 
     Attributes:
@@ -275,7 +275,7 @@ class Group:
     waiting: OrderedDict[ObjectKey, None] = attrs.field(factory=OrderedDict)
 
 
-class Turns:
+class SerialTurns:
     """Sets keys of a busy group aside, and calls each when its turn comes.
 
     No worker waits: a key without its turn is reconciled again when it is called. A called key that
@@ -287,17 +287,17 @@ class Turns:
 
     def __init__(self, call: Callable[[ObjectKey], None]) -> None:
         self._call = call
-        self._groups: WeakValueDictionary[Hashable, Group] = WeakValueDictionary()
-        self._called: dict[ObjectKey, list[Group]] = {}
+        self._groups: WeakValueDictionary[Hashable, KeyGroup] = WeakValueDictionary()
+        self._called: dict[ObjectKey, list[KeyGroup]] = {}
 
-    def group(self, name: Hashable) -> Group:
+    def group(self, name: Hashable) -> KeyGroup:
         """The group of a name; comparing names may raise anything."""
         group = self._groups.get(name)
         if group is None:
-            group = self._groups[name] = Group()
+            group = self._groups[name] = KeyGroup()
         return group
 
-    def take(self, group: Group, key: ObjectKey) -> bool:
+    def take(self, group: KeyGroup, key: ObjectKey) -> bool:
         """Whether a key gets its turn now; if not, it is called later. End the turn with `end`."""
         if group.holder is None:
             group.holder = key
@@ -309,7 +309,7 @@ class Turns:
         group.waiting.setdefault(key)
         return False
 
-    def end(self, group: Group) -> None:
+    def end(self, group: KeyGroup) -> None:
         """Ends the present turn and calls the next one."""
         if not group.waiting:
             group.holder = None
@@ -370,7 +370,7 @@ class Evaluator:
         """
         await self._guarded(self._run(self._check.release, (decode(Workload, wl),), context), wl)
 
-    async def group(self, wl: Obj, turns: Turns) -> Group:
+    async def group(self, wl: Obj, turns: SerialTurns) -> KeyGroup:
         """The group of a workload, given by `serialize`.
 
         Raises:
@@ -378,13 +378,13 @@ class Evaluator:
         """
         return await self._guarded(self._group(wl, turns), wl)
 
-    async def _group(self, wl: Obj, turns: Turns) -> Group:
+    async def _group(self, wl: Obj, turns: SerialTurns) -> KeyGroup:
         assert self._check.serialize is not None
         return turns.group(self._check.serialize(decode(Workload, wl)))
 
     async def _guarded(self, code: Coroutine[Any, Any, T], wl: Obj) -> T:
         """The result of a call to users' code, or `CheckFailed`."""
-        call = Call()
+        call = UserCall()
         task = started(call, code)
         try:
             done, _ = await asyncio.wait({task}, timeout=self._check.timeout)
@@ -421,7 +421,7 @@ class Evaluator:
         if not self._in_threads[uid]:
             del self._in_threads[uid]
 
-    def _abandon(self, task: asyncio.Task[Any], call: Call, wl: Obj) -> None:
+    def _abandon(self, task: asyncio.Task[Any], call: UserCall, wl: Obj) -> None:
         """Cancels without waiting: a function may ignore that for as long as it likes."""
         call.give_up()
         self._abandoned[task] = wl["metadata"]["uid"]

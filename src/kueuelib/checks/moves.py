@@ -55,7 +55,7 @@ class Reservation:
 
 
 @attrs.frozen
-class Asked:
+class LastAnswer:
     """The last answer, as far as it is remembered.
 
     Attributes:
@@ -92,13 +92,13 @@ class Reset:
 
 
 @attrs.frozen
-class Rest:
+class StayPut:
     """Do nothing until an instant, or until something changes (None)."""
 
     until: float | None = None
 
 
-Move = Ask | Reset | Rest
+Move = Ask | Reset | StayPut
 
 
 def reservation_of(wl: Mapping[str, Any]) -> Reservation | None:
@@ -149,7 +149,7 @@ def next_move(
     wl: Mapping[str, Any],
     entry: Mapping[str, Any],
     parameters: Any,
-    asked: Asked | None,
+    asked: LastAnswer | None,
     retry_delay: float,
     now: float,
     *,
@@ -171,37 +171,37 @@ def next_move(
     if reservation is None:
         return _without_quota(wl, entry, asked, retry_delay, now)
     if state in (CHECK_RETRY, CHECK_REJECTED):
-        return Rest()
+        return StayPut()
     if asked is None:
-        return Rest() if state == CHECK_READY and not rechecks else Ask()
+        return StayPut() if state == CHECK_READY and not rechecks else Ask()
     if asked.reservation != reservation or asked.state != state or asked.parameters != parameters:
         return Ask()
     if asked.again is None:
-        return Rest()
-    return Ask() if asked.again <= now else Rest(asked.again)
+        return StayPut()
+    return Ask() if asked.again <= now else StayPut(asked.again)
 
 
 def _without_quota(
     wl: Mapping[str, Any],
     entry: Mapping[str, Any],
-    asked: Asked | None,
+    asked: LastAnswer | None,
     retry_delay: float,
     now: float,
 ) -> Move:
     state = entry.get("state", CHECK_PENDING)
     if states.has_quota(wl) or states.is_finished(wl) or states.is_deleted(wl):
-        return Rest()
+        return StayPut()
     if state == CHECK_READY:
         return Reset("Reset to Pending after quota was lost")
     if state == CHECK_REJECTED and not states.is_active(wl):
         return Reset("Reset to Pending after deactivation")
     if state == CHECK_RETRY:
         until = retry_end(entry, asked, retry_delay)
-        return Reset("The delay after Retry is over") if until <= now else Rest(until)
-    return Rest()
+        return Reset("The delay after Retry is over") if until <= now else StayPut(until)
+    return StayPut()
 
 
-def retry_end(entry: Mapping[str, Any], asked: Asked | None, retry_delay: float) -> float:
+def retry_end(entry: Mapping[str, Any], asked: LastAnswer | None, retry_delay: float) -> float:
     """When a Retry is over."""
     if asked is not None and asked.state == CHECK_RETRY and asked.retry_until is not None:
         return asked.retry_until

@@ -26,7 +26,7 @@ written: while a manager replaces another one, roles and definitions are written
 
 
 @attrs.frozen
-class Problem:
+class ParameterProblem:
     """Why the parameters of an AdmissionCheck cannot be used.
 
     Attributes:
@@ -94,7 +94,7 @@ class ParameterSource:
         asked = self._clock.monotonic() - self._since
         return self._informer.settled and asked >= REFUSED_FOR
 
-    def problem(self, check: Mapping[str, Any]) -> Problem | None:
+    def problem(self, check: Mapping[str, Any]) -> ParameterProblem | None:
         """What is wrong with the reference of a raw AdmissionCheck, or None.
 
         A namespaced object may be missing: that concerns the workloads of its namespace only.
@@ -104,24 +104,28 @@ class ParameterSource:
             return None
         kind, group = self.resource.kind, self.resource.group
         if not ref:
-            return Problem(f"spec.parameters is missing: this check needs a {kind}.{group}")
+            return ParameterProblem(
+                f"spec.parameters is missing: this check needs a {kind}.{group}"
+            )
         if (ref.get("kind"), ref.get("apiGroup", "")) != (kind, group):
             actual = f"{ref.get('kind')}.{ref.get('apiGroup', '')}"
-            return Problem(
+            return ParameterProblem(
                 f"spec.parameters refers to a {actual}, this check needs a {kind}.{group}"
             )
         if not self._informer.synced:
-            return Problem(f"{self.resource.plural}.{group} cannot be read: is it installed?")
+            return ParameterProblem(
+                f"{self.resource.plural}.{group} cannot be read: is it installed?"
+            )
         if not self.resource.namespaced and self._find(ref["name"], "") is None:
-            return Problem(f"{kind} {ref['name']} does not exist")
+            return ParameterProblem(f"{kind} {ref['name']} does not exist")
         return None
 
     def find(
         self, check: Mapping[str, Any], namespace: str, *, accepted: bool = False
-    ) -> Obj | Problem | None:
+    ) -> Obj | ParameterProblem | None:
         """The parameters of a raw AdmissionCheck for workloads of a namespace.
 
-        None when the check takes none, `Problem` when they cannot be used.
+        None when the check takes none, `ParameterProblem` when they cannot be used.
 
         Args:
             check: the AdmissionCheck.
@@ -139,7 +143,9 @@ class ParameterSource:
         if problem is not None:
             return problem
         obj = self._find(key.name, key.namespace)
-        return obj or Problem(f"{self.resource.kind} {key.name} does not exist in {namespace}")
+        return obj or ParameterProblem(
+            f"{self.resource.kind} {key.name} does not exist in {namespace}"
+        )
 
     def _find(self, name: str, namespace: str) -> Obj | None:
         assert self._informer is not None

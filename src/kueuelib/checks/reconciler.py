@@ -13,9 +13,9 @@ from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, Workload
 from kueuelib.api.meta import Obj, ObjectKey, key_of
 from kueuelib.checks import moves
 from kueuelib.checks.definition import Check, CheckContext
-from kueuelib.checks.evaluation import CheckFailed, Evaluator, Turns, on_loop
-from kueuelib.checks.moves import Ask, Asked, Reservation, Reset, Rest, reservation_of
-from kueuelib.checks.parameters import UNSETTLED, ParameterSource, Problem, content
+from kueuelib.checks.evaluation import CheckFailed, Evaluator, SerialTurns, on_loop
+from kueuelib.checks.moves import Ask, LastAnswer, Reservation, Reset, StayPut, reservation_of
+from kueuelib.checks.parameters import UNSETTLED, ParameterProblem, ParameterSource, content
 from kueuelib.checks.release import is_promised
 from kueuelib.checks.verdicts import Pending, Ready, Retry, Verdict, readable
 from kueuelib.errors import ApiError, Conflict, NotFound
@@ -198,10 +198,10 @@ class CheckReconciler:
         self._writer = EntryWriter(
             check, client, workloads, lambda: frozenset(self.mine()), recorder
         )
-        self._asked: dict[tuple[ObjectKey, str], Asked] = {}
+        self._asked: dict[tuple[ObjectKey, str], LastAnswer] = {}
         self._running: dict[tuple[ObjectKey, str], tuple[Reservation, anyio.CancelScope]] = {}
         self._enqueue: Callable[[ObjectKey], None] = lambda _: None
-        self._turns = Turns(self._call)
+        self._turns = SerialTurns(self._call)
         self._nudges: dict[ObjectKey, int] = {}
         workloads.add_handler(self._heard)
 
@@ -307,7 +307,7 @@ class CheckReconciler:
         rechecks = any(each is not None for each in (given.recheck, given.parameters, given.owned))
         delay, now = moves.retry_delay_of(check), self._clock.now()
         match moves.next_move(wl, entry, parameters, asked, delay, now, rechecks=rechecks):
-            case Rest(until):
+            case StayPut(until):
                 return until
             case Reset(message):
                 await self._writer.write(
@@ -329,10 +329,12 @@ class CheckReconciler:
                     return self._clock.now()
                 return again
 
-    async def _ask(self, wl: Obj, name: str, parameters: Obj | Problem | None) -> float | None:
+    async def _ask(
+        self, wl: Obj, name: str, parameters: Obj | ParameterProblem | None
+    ) -> float | None:
         reservation = reservation_of(wl)
         assert reservation is not None
-        if isinstance(parameters, Problem):
+        if isinstance(parameters, ParameterProblem):
             await self._settle(wl, name, reservation, parameters, Pending(parameters.text), 0)
             return None
         if self._check.serialize is None:
@@ -470,7 +472,7 @@ class CheckReconciler:
         until = None
         if isinstance(verdict, Retry) and verdict.after is not None:
             until = now + moves.retry_pause_of(moves.entry_of(written, name) or {}, verdict.after)
-        self._asked[key_of(wl), name] = Asked(
+        self._asked[key_of(wl), name] = LastAnswer(
             reservation, parameters, state, again, failures, until
         )
         return again

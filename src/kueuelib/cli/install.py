@@ -11,7 +11,7 @@ import attrs
 
 from kueuelib.api.kinds import V1BETA2, VERSIONS
 from kueuelib.api.yaml_text import to_yaml
-from kueuelib.app.configuration import Configuration, VisibilityServer
+from kueuelib.app.configuration import Configuration, VisibilityConfiguration
 from kueuelib.app.configuration_rules import UNREADABLE, read_configuration
 from kueuelib.app.deployment import Deployed, certificates_of, check_configuration, checked_image
 from kueuelib.app.installation import Installation, check_namespace, checked_url, install
@@ -36,7 +36,7 @@ def run_uninstall(
     """
     logs.configure("console", "info")
     every = Deployed(
-        service_monitor=True, dashboards=True, visibility_port=VisibilityServer().bind_port
+        service_monitor=True, dashboards=True, visibility_port=VisibilityConfiguration().bind_port
     )
     check_namespace(namespace)
     installation = Installation(namespace, deployed=every)

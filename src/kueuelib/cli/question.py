@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kueuelib.api.meta import ObjectKey, format_time
-from kueuelib.app.explaining.asking import Answer
+from kueuelib.app.explaining.asking import ObjectAnswer
 from kueuelib.cli.explain.text import show
 from kueuelib.cli.terminal import terminal
 from kueuelib.errors import ConfigError
@@ -25,7 +25,7 @@ def answer(asked: Question, world: World) -> None:
     if not keys:
         console.print(f"{asked.job} did not exist", highlight=False)
     for key in keys:
-        show([Answer(f"Workload {key.name}", True, explain(world, key, asked.at))])
+        show([ObjectAnswer(f"Workload {key.name}", True, explain(world, key, asked.at))])
     console.print()
 
 

@@ -35,7 +35,7 @@ from kueuelib.scheduler.decide.preemption.guard import PolicyFault
 from kueuelib.scheduler.events import Event
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.workload import states
-from kueuelib.workload.orders import Edge, End, Eviction, OrderBook, Outcome, What, foregone
+from kueuelib.workload.orders import Edge, Eviction, OrderBook, OrderEnd, Outcome, What, foregone
 from kueuelib.workload.states import IllegalTransition, Phase
 from kueuelib.workload.writer import StatusWriter
 
@@ -404,7 +404,7 @@ class Applier:
         """Counts what ended without being written, and reports it to the engine."""
         for over in edge.ended:
             what = over.order.what
-            if over.how not in (End.STORED, End.REFUSED) and not isinstance(what, Wait):
+            if over.how not in (OrderEnd.STORED, OrderEnd.REFUSED) and not isinstance(what, Wait):
                 self._written.metrics.wrote(PURPOSES[type(what)], over.how.value)
         for event in edge.events:
             self._written.observe(event)

@@ -38,7 +38,7 @@ from kueuelib.controllers.queue_metrics import (
     CohortMetrics,
     LocalQueueMetrics,
     OwnedSeries,
-    QueueState,
+    QueueGauges,
     queue_states,
     report_queues,
 )
@@ -315,7 +315,7 @@ def setup(
         informers.cluster_queues
     )
 
-    def states() -> Iterable[QueueState]:
+    def states() -> Iterable[QueueGauges]:
         queues = informers.cluster_queues.store.items() if cluster_queue.listening else ()
         return queue_states(queues, engine)
 

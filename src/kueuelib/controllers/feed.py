@@ -98,7 +98,7 @@ Digest = Callable[[Obj], object]
 
 
 @attrs.frozen
-class Source:
+class ObjectSource:
     """How to turn one kind of objects into events.
 
     Attributes:
@@ -137,45 +137,45 @@ def _content(obj: Obj) -> object:
     return {name: value for name, value in obj.items() if name != "metadata"}
 
 
-CLUSTER_QUEUES = Source(
+CLUSTER_QUEUES = ObjectSource(
     lambda obj: events.ClusterQueueSet(decode(kueue.ClusterQueue, obj)),
     lambda key: events.ClusterQueueGone(key.name),
     _spec,
 )
-COHORTS = Source(
+COHORTS = ObjectSource(
     lambda obj: events.CohortChanged(decode(kueue.Cohort, obj)),
     lambda key: events.CohortDeleted(key.name),
     _spec,
 )
-LOCAL_QUEUES = Source(
+LOCAL_QUEUES = ObjectSource(
     lambda obj: events.LocalQueueSet(decode(kueue.LocalQueue, obj)),
     events.LocalQueueGone,
     _spec,
 )
-FLAVORS = Source(
+FLAVORS = ObjectSource(
     lambda obj: events.FlavorSet(decode(kueue.ResourceFlavor, obj)),
     lambda key: events.FlavorGone(key.name),
     _spec,
 )
-CHECKS = Source(
+CHECKS = ObjectSource(
     lambda obj: events.CheckSet(decode(kueue.AdmissionCheck, obj)),
     lambda key: events.CheckGone(key.name),
     _spec_and_status,
 )
-NAMESPACES = Source(
+NAMESPACES = ObjectSource(
     lambda obj: events.NamespaceSet(obj["metadata"]["name"], labels_of(obj)),
     lambda key: events.NamespaceGone(key.name),
     labels_of,
 )
-LIMIT_RANGES = Source(
+LIMIT_RANGES = ObjectSource(
     lambda obj: events.LimitRangeSet(decode(core.LimitRange, obj)), events.LimitRangeGone, _spec
 )
-RUNTIME_CLASSES = Source(
+RUNTIME_CLASSES = ObjectSource(
     lambda obj: events.RuntimeClassSet(decode(core.RuntimeClass, obj)),
     lambda key: events.RuntimeClassGone(key.name),
     _content,
 )
-WORKLOADS = Source(
+WORKLOADS = ObjectSource(
     lambda obj: events.WorkloadSet(stored_workload(obj)), events.WorkloadGone, _workload
 )
 
@@ -201,7 +201,7 @@ class Feed:
         """Calls `listener` with the effects of every event; it must be quick and not raise."""
         self._listeners.append(listener)
 
-    def attach(self, informer: Informer | OptionalInformer, source: Source) -> None:
+    def attach(self, informer: Informer | OptionalInformer, source: ObjectSource) -> None:
         """Turns the deltas of an informer into events from now on."""
         informer.add_handler(lambda delta: self._tell(informer.resource.kind, source, delta))
 
@@ -214,7 +214,7 @@ class Feed:
         for listener in self._listeners:
             listener(effects)
 
-    def _tell(self, kind: str, source: Source, delta: Delta[Obj]) -> None:
+    def _tell(self, kind: str, source: ObjectSource, delta: Delta[Obj]) -> None:
         new, old = delta.new, delta.old
         if delta.kind is DeltaKind.DELETED or new is None:
             self._unreadable.pop((kind, delta.key), None)

@@ -17,7 +17,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.api.names import LEASE
 from kueuelib.controllers.visibility.summary import GROUP, SUBRESOURCE, VERSIONS
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
-from kueuelib.runtime.authority import Names, service_names
+from kueuelib.runtime.authority import ServerNames, service_names
 
 SERVICE_ACCOUNT = "kueue-controller-manager"
 WEBHOOK_SERVICE = "kueue-webhook-service"
@@ -46,7 +46,7 @@ def manager_user(namespace: str, account: str = SERVICE_ACCOUNT) -> str:
     return f"system:serviceaccount:{namespace}:{account}"
 
 
-def server_names(service: str, namespace: str) -> Names:
+def server_names(service: str, namespace: str) -> ServerNames:
     """The names of a manager's certificate: of its Services for webhooks, visibility, metrics."""
     services = (service, VISIBILITY_SERVICE, METRICS_SERVICE)
     return functools.reduce(operator.or_, (service_names(name, namespace) for name in services))

@@ -28,7 +28,7 @@ from kueuelib.controllers.queue_metrics import (
     Counts,
     LocalQueueMetrics,
     OwnedSeries,
-    Tally,
+    SeriesTally,
     exponential,
 )
 
@@ -207,7 +207,7 @@ class SchedulerMetrics:
         for (queue, result), count in counts.items():
             self._series.one(queue, self._recomputed, (queue, result)).inc(count)
 
-    def _of(self, where: Counted) -> Iterator[Tally]:
+    def _of(self, where: Counted) -> Iterator[SeriesTally]:
         """The series of its ClusterQueue, and of its LocalQueue if that is reported."""
         owner = where.cluster_queue
         yield self._series.one(owner, self._counts, (owner, where.priority_class))

@@ -64,7 +64,7 @@ ALL: Final = frozenset(name for name, *_ in (*_COUNTERS, *_TIMES))
 
 
 @attrs.frozen
-class Tally:
+class SeriesTally:
     """Some series of one queue and one priority class, by the names above."""
 
     _series: Mapping[str, Any]
@@ -77,9 +77,9 @@ class Tally:
         """Observe a time; negative ones, from clocks that disagree, count as zero."""
         self._series[name].observe(max(seconds, 0.0))
 
-    def and_those_of(self, other: Tally) -> Tally:
+    def and_those_of(self, other: SeriesTally) -> SeriesTally:
         """These series and others."""
-        return Tally({**self._series, **other._series})
+        return SeriesTally({**self._series, **other._series})
 
 
 class Counts:
@@ -112,9 +112,9 @@ class Counts:
             if name in names
         }
 
-    def labels(self, *values: str) -> Tally:
+    def labels(self, *values: str) -> SeriesTally:
         """The series with these values of all labels."""
-        return Tally({name: metric.labels(*values) for name, metric in self._metrics.items()})
+        return SeriesTally({name: metric.labels(*values) for name, metric in self._metrics.items()})
 
     def remove(self, *values: str) -> None:
         """Drops the series with these values of all labels."""
@@ -176,7 +176,7 @@ class OwnedSeries:
 
 
 @attrs.frozen
-class QueueState:
+class QueueGauges:
     """What the gauges of a ClusterQueue show.
 
     Attributes:
@@ -194,12 +194,12 @@ class QueueState:
     root: str = ""
 
 
-def queue_states(queues: Iterable[Obj], engine: Engine) -> Iterator[QueueState]:
+def queue_states(queues: Iterable[Obj], engine: Engine) -> Iterator[QueueGauges]:
     """The present states of raw ClusterQueues."""
     for queue in queues:
         name = queue["metadata"]["name"]
         alive = "active" if engine.activity(name).active else "pending"
-        yield QueueState(
+        yield QueueGauges(
             name,
             "terminating" if queue["metadata"].get("deletionTimestamp") else alive,
             queue.get("spec") or {},
@@ -210,7 +210,7 @@ def queue_states(queues: Iterable[Obj], engine: Engine) -> Iterator[QueueState]:
 
 def report_queues(
     telemetry: Telemetry,
-    states: Callable[[], Iterable[QueueState]] = tuple,
+    states: Callable[[], Iterable[QueueGauges]] = tuple,
     *,
     resources: bool = False,
     pending: Callable[[], Values] = dict,
@@ -283,7 +283,7 @@ def report_queues(
 
 
 def _series_of(
-    state: QueueState, *, resources: bool
+    state: QueueGauges, *, resources: bool
 ) -> Iterator[tuple[str, tuple[str, ...], float]]:
     """The series of a ClusterQueue: gauge, labels and value."""
     name, spec, numbers = state.name, state.spec, state.numbers
@@ -439,7 +439,7 @@ def counted(wl: Obj) -> Counted:
     return Counted(admission.get("clusterQueue", ""), queue, states.priority_class_of(wl), wl)
 
 
-class _Shown:
+class _ReportedState:
     """The last reported state of a LocalQueue."""
 
     def __init__(self, numbers: LocalQueueNumbers | None, *, active: bool) -> None:
@@ -476,7 +476,7 @@ class LocalQueueMetrics:
         self._with_resources = resources
         self._inadmissible = inadmissible
         self._series = OwnedSeries()
-        self._shown: dict[ObjectKey, _Shown] = {}
+        self._shown: dict[ObjectKey, _ReportedState] = {}
         self._by_usage = False
         prefix = "kueue_local_queue"
         by_flavor = (*_QUEUE, "flavor", "resource")
@@ -531,7 +531,7 @@ class LocalQueueMetrics:
             self.forget(key)
             return
         new = key not in self._shown
-        self._shown[key] = _Shown(numbers, active=activity.active)
+        self._shown[key] = _ReportedState(numbers, active=activity.active)
         if new:
             self._begin(key)
         if numbers is None:
@@ -588,15 +588,15 @@ class LocalQueueMetrics:
         self._shown.pop(key, None)
         self._series.forget(key)
 
-    def tally(self, where: Counted) -> Tally | None:
+    def tally(self, where: Counted) -> SeriesTally | None:
         """The series of a LocalQueue and a priority class; None when it is not reported."""
         key = where.local_queue
         if not self.reports(key):
             return None
         labels = (key.name, key.namespace, where.priority_class)
-        tally: Tally = self._series.one(key, self._counts, labels)
+        tally: SeriesTally = self._series.one(key, self._counts, labels)
         own = (*labels, *self._by_workload.values(where.workload))
-        admissions: Tally = self._series.one(key, self._admissions, own)
+        admissions: SeriesTally = self._series.one(key, self._admissions, own)
         return tally.and_those_of(admissions)
 
 

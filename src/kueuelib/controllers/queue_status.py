@@ -167,7 +167,7 @@ LONGEST_PAUSE = 10.0
 """Seconds that it takes at most."""
 
 
-class Learner(Protocol):
+class OwnWritesCache(Protocol):
     """The part of an informer that a writer needs."""
 
     @property
@@ -194,7 +194,7 @@ class QueueStatusWriter:
     """
 
     def __init__(
-        self, client: Client, informer: Learner, clock: Clock, busy: Callable[[], bool]
+        self, client: Client, informer: OwnWritesCache, clock: Clock, busy: Callable[[], bool]
     ) -> None:
         self._client = client
         self._informer = informer

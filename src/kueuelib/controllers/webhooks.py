@@ -22,7 +22,7 @@ from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.meta import Obj, Resource, annotations_of, labels_of
 from kueuelib.api.missing_features import (
     TOPOLOGY,
-    Asked,
+    MissingFeature,
     asked_by_keys,
     asked_by_template,
     asked_by_topology,
@@ -57,7 +57,7 @@ _DEFAULTED = (kinds.CLUSTER_QUEUES, kinds.RESOURCE_FLAVORS, kinds.WORKLOADS)
 _VALIDATED = (*_DEFAULTED, kinds.LOCAL_QUEUES, kinds.ADMISSION_CHECKS, kinds.COHORTS)
 
 
-class Entry(Protocol):
+class ConfigurationEntry(Protocol):
     """One entry of a webhook configuration, from any contributor."""
 
     @property
@@ -78,7 +78,7 @@ class Entry(Protocol):
 
 @attrs.frozen
 class QueueingEntry:
-    """The entry of a queueing kind; see `Entry`."""
+    """The entry of a queueing kind; see `ConfigurationEntry`."""
 
     mutating: bool
     path: str
@@ -144,7 +144,7 @@ def queueing_entries() -> tuple[QueueingEntry, ...]:
     )
 
 
-def sparing(entries: Iterable[Entry], user: str) -> list[QueueingEntry]:
+def sparing(entries: Iterable[ConfigurationEntry], user: str) -> list[QueueingEntry]:
     """The entries, except that writes by our own user are not validated (docs/webhooks.md).
 
     Objects that the user creates get their defaults nevertheless.
@@ -157,7 +157,9 @@ def sparing(entries: Iterable[Entry], user: str) -> list[QueueingEntry]:
     return spared
 
 
-def webhook_configurations(entries: Iterable[Entry], client_config: ClientConfig) -> list[Obj]:
+def webhook_configurations(
+    entries: Iterable[ConfigurationEntry], client_config: ClientConfig
+) -> list[Obj]:
     """The mutating and the validating configuration with these entries.
 
     Args:
@@ -242,7 +244,7 @@ def _warnings(obj: Obj) -> Iterator[str]:
             "until parentName is removed or names another Cohort"
         )
     if spec.get("topologyName"):
-        asked = Asked("the ResourceFlavor", "spec.topologyName", TOPOLOGY)
+        asked = MissingFeature("the ResourceFlavor", "spec.topologyName", TOPOLOGY)
         yield f"{sentence([asked])}: ClusterQueues that name the flavor will admit nothing"
     offered = {
         flavor.get("name")

@@ -26,8 +26,8 @@ from kueuelib.embedded.builtins.stored_rules import stored_rules
 from kueuelib.embedded.conversion import HookCaller
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.service import ApiService
-from kueuelib.embedded.storage import Change, Entry
-from kueuelib.embedded.storage.folder import DataFolder, Row
+from kueuelib.embedded.storage import StorageEvent, StoredState
+from kueuelib.embedded.storage.folder import DataFolder, StoredRow
 from kueuelib.embedded.storage.memory import NOTHING, Journal
 from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import AlreadyExists, ConfigError
@@ -119,7 +119,7 @@ def _replay(
         if not row.removed:
             service.definitions.restore(orjson.loads(row.raw), row.revision)
     kinds = {kind.table: kind for kind in service.registry}
-    present: dict[tuple[str, str, str], Entry] = {}
+    present: dict[tuple[str, str, str], StoredState] = {}
     whole = max(compacted, begun[0])
     for row in folder.rows():
         if row.revision > whole:
@@ -132,7 +132,7 @@ def _replay(
             continue  # its definition is gone, so no client can ask for it
         entry = _entry(row, kind)
         place = (row.kind, row.namespace, row.name)
-        change = Change(row.revision, present.get(place), entry, row.removed)
+        change = StorageEvent(row.revision, present.get(place), entry, row.removed)
         storage.table(row.kind).restore(change, logged=row.revision > history)
         if row.removed:
             present.pop(place, None)
@@ -140,10 +140,10 @@ def _replay(
             present[place] = entry
 
 
-def _entry(row: Row, kind: Kind) -> Entry:
+def _entry(row: StoredRow, kind: Kind) -> StoredState:
     obj = orjson.loads(row.raw)
     meta = obj["metadata"]
-    return Entry(
+    return StoredState(
         key=ObjectKey(row.namespace, row.name),
         revision=row.revision,
         version=row.version,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded.registry.kind import Kind
-from kueuelib.embedded.storage import Change, Entry, Storage
+from kueuelib.embedded.storage import Storage, StorageEvent, StoredState
 
-Listener = Callable[[Kind, Change], None]
+Listener = Callable[[Kind, StorageEvent], None]
 """Called for every change, in order, before the write is answered."""
 
 
@@ -34,7 +34,7 @@ class Commits:
         """Adds a listener."""
         self._listeners.append(listener)
 
-    def present(self, kind: Kind, key: ObjectKey) -> Entry | None:
+    def present(self, kind: Kind, key: ObjectKey) -> StoredState | None:
         """The present state, or None."""
         return self._storage.table(kind.table).get(key)
 
@@ -42,7 +42,7 @@ class Commits:
         """Whether there is such an object."""
         return self.present(kind, key) is not None
 
-    def put(self, kind: Kind, key: ObjectKey, obj: Obj, expect: Entry | None) -> Entry:
+    def put(self, kind: Kind, key: ObjectKey, obj: Obj, expect: StoredState | None) -> StoredState:
         """Stores a state.
 
         Raises:
@@ -51,7 +51,7 @@ class Commits:
         table = self._storage.table(kind.table)
         return self._tell(kind, self._storage.put(table, key, obj, kind.fields, expect))
 
-    def replace(self, kind: Kind, key: ObjectKey, obj: Obj, expect: Entry) -> Entry:
+    def replace(self, kind: Kind, key: ObjectKey, obj: Obj, expect: StoredState) -> StoredState:
         """Stores a changed state, or removes the object if its deletion waited for this change.
 
         Raises:
@@ -66,7 +66,7 @@ class Commits:
             return self.remove(kind, obj, expect)
         return self.put(kind, key, obj, expect)
 
-    def remove(self, kind: Kind, obj: Obj, expect: Entry) -> Entry:
+    def remove(self, kind: Kind, obj: Obj, expect: StoredState) -> StoredState:
         """Removes an object; returns its last state.
 
         Raises:
@@ -75,7 +75,7 @@ class Commits:
         table = self._storage.table(kind.table)
         return self._tell(kind, self._storage.remove(table, obj, kind.fields, expect))
 
-    def _tell(self, kind: Kind, change: Change) -> Entry:
+    def _tell(self, kind: Kind, change: StorageEvent) -> StoredState:
         for listener in self._listeners:
             listener(kind, change)
         return change.after

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.decoding import copy_json, settle
 from kueuelib.embedded.registry.kind import Kind
-from kueuelib.embedded.storage import Entry, encoded
+from kueuelib.embedded.storage import StoredState, encoded
 from kueuelib.errors import KueuelibError, ServerError
 
 BATCH = 500
@@ -111,7 +111,7 @@ class Converter:
             return kind.twin.into(obj)
         return await self.convert_one(kind, obj, kind.storage)
 
-    async def views(self, kind: Kind, entries: Sequence[Entry], version: str) -> list[bytes]:
+    async def views(self, kind: Kind, entries: Sequence[StoredState], version: str) -> list[bytes]:
         """Stored states as JSON at a version, in the given order, for a list or a watch."""
         if version != kind.storage and self._by_webhook(kind):
             now = asyncio.get_running_loop().time()
@@ -131,7 +131,7 @@ class Converter:
                 await asyncio.sleep(HANG_UP_SECONDS)
         return by_version
 
-    async def renew(self, kind: Kind, entries: Sequence[Entry]) -> None:
+    async def renew(self, kind: Kind, entries: Sequence[StoredState]) -> None:
         """Renews all forms that are being read, after a change of the definition.
 
         A version whose webhook fails is left out; lists at that version then fail.
@@ -152,7 +152,7 @@ class Converter:
         return list(read)
 
     @staticmethod
-    def keep(kind: Kind, entry: Entry, forms: Mapping[str, Obj]) -> None:
+    def keep(kind: Kind, entry: StoredState, forms: Mapping[str, Obj]) -> None:
         """Caches the results of `ahead` next to the stored state."""
         if not forms:
             return
@@ -162,7 +162,7 @@ class Converter:
             views[_mark(kind, version)] = encoded({**obj, "metadata": meta})
         entry.views = views
 
-    async def _views(self, kind: Kind, entries: Sequence[Entry], version: str) -> list[bytes]:
+    async def _views(self, kind: Kind, entries: Sequence[StoredState], version: str) -> list[bytes]:
         mark = _mark(kind, version)
         missing = [
             entry
@@ -186,7 +186,7 @@ class Converter:
             for entry in entries
         ]
 
-    async def view(self, kind: Kind, entry: Entry, version: str) -> bytes:
+    async def view(self, kind: Kind, entry: StoredState, version: str) -> bytes:
         """One stored state as JSON at a version, for a get: the webhook is called every time."""
         if _as_stored(kind, entry, version):
             return entry.raw
@@ -271,5 +271,5 @@ def _mark(kind: Kind, version: str) -> str:
     return f"{version if kind.twin is None else kind.group}@{kind.epoch}"
 
 
-def _as_stored(kind: Kind, entry: Entry, version: str) -> bool:
+def _as_stored(kind: Kind, entry: StoredState, version: str) -> bool:
     return kind.twin is None and entry.version == version and entry.revision >= kind.since

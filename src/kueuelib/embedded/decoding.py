@@ -15,7 +15,7 @@ import orjson
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
 from kueuelib.embedded.builtins.fields import invalid, section, shown
-from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.registry.kind import Kind, KindVersion
 from kueuelib.embedded.schema.messages import exists, message_name
 from kueuelib.embedded.schema.mismatch import json_type
 from kueuelib.embedded.schema.typed import Walk, read_metadata
@@ -27,7 +27,7 @@ STRICT_ERRORS = 100
 _HEAD = frozenset(("apiVersion", "kind", "metadata"))
 
 
-def settle(version: Version, obj: Obj) -> None:
+def settle(version: KindVersion, obj: Obj) -> None:
     """Prunes and defaults an object that is not from a client."""
     if version.schema is not None:
         version.schema.prune(obj)
@@ -36,7 +36,7 @@ def settle(version: Version, obj: Obj) -> None:
 
 def decode(
     kind: Kind,
-    version: Version,
+    version: KindVersion,
     given: Mapping[str, Any],
     options: WriteOptions,
     settled: Mapping[str, Any] | None = None,
@@ -128,7 +128,7 @@ def _check_custom(kind: Kind, expected: str, obj: Obj) -> None:
         raise failures.invalid_named(str(obj["kind"]), kind.group, name, [error])
 
 
-def redefine(kind: Kind, version: Version, obj: Obj, unknown: list[str] | None = None) -> None:
+def redefine(kind: Kind, version: KindVersion, obj: Obj, unknown: list[str] | None = None) -> None:
     """Prunes and defaults in place; paths of unknown fields are added to `unknown`."""
     if version.schema is not None:
         pruned = [*version.schema.prune(obj), *check_embedded(kind, version, obj)]
@@ -140,7 +140,7 @@ def redefine(kind: Kind, version: Version, obj: Obj, unknown: list[str] | None =
         version.schema.fill(obj)
 
 
-def check_embedded(kind: Kind, version: Version, obj: Obj) -> list[str]:
+def check_embedded(kind: Kind, version: KindVersion, obj: Obj) -> list[str]:
     """Checks the JSON types of the heads of embedded objects, and prunes their metadata.
 
     Returns:
@@ -174,21 +174,21 @@ class _Inner(Walk):
         return super().wrong(f"{self.given}: {text}")
 
 
-def _check_head(kind: Kind, version: Version, obj: Obj, path: str) -> None:
+def _check_head(kind: Kind, version: KindVersion, obj: Obj, path: str) -> None:
     for key in ("apiVersion", "kind"):
         if key in obj and not isinstance(obj[key], str):
             why = str(invalid(f"{path}.{key}", obj[key], "must be a string"))
             raise _cannot_be_handled(kind, version, why)
 
 
-def _cannot_be_handled(kind: Kind, version: Version, why: str) -> BadRequest:
+def _cannot_be_handled(kind: Kind, version: KindVersion, why: str) -> BadRequest:
     return BadRequest(
         f'{kind.kind} in version "{version.name}" cannot be handled as a {kind.kind}: {why}'
     )
 
 
 def report_unknown(
-    kind: Kind, version: Version, options: WriteOptions, unknown: Sequence[str]
+    kind: Kind, version: KindVersion, options: WriteOptions, unknown: Sequence[str]
 ) -> None:
     """Refuses, or warns of, unknown and duplicate fields."""
     texts = [f'unknown field "{path}"' for path in unknown]
@@ -236,7 +236,7 @@ def shorten_numbers(value: Any) -> None:
             shorten_numbers(each)
 
 
-def check_metadata(kind: Kind, version: Version, obj: Obj) -> list[str]:
+def check_metadata(kind: Kind, version: KindVersion, obj: Obj) -> list[str]:
     """Checks the types of the metadata, drops nulls and unknown fields, and returns their paths.
 
     Raises:

@@ -18,14 +18,14 @@ from kueuelib.embedded.registry.crd_rules import CLEANUP, CrdRules, is_establish
 from kueuelib.embedded.registry.kind import (
     ALL_VERBS,
     ENDING_VERBS,
-    Column,
     Kind,
+    KindVersion,
+    PrinterColumn,
     Registry,
-    Version,
     version_rank,
 )
 from kueuelib.embedded.schema.structural import StructuralSchema
-from kueuelib.embedded.storage import Change, StaleWrite, Storage
+from kueuelib.embedded.storage import StaleWrite, Storage, StorageEvent
 from kueuelib.embedded.verbs import DeleteOptions
 from kueuelib.errors import ApiError
 from kueuelib.machinery.selectors import field_of
@@ -83,7 +83,7 @@ def kind_of(crd: Obj, revision: int, previous: Kind | None) -> Kind:
     )
 
 
-def _version(given: Obj, group: str, kind: str, schema: Any, compiled: Any) -> Version:
+def _version(given: Obj, group: str, kind: str, schema: Any, compiled: Any) -> KindVersion:
     subresources = given.get("subresources") or {}
     columns = given.get("additionalPrinterColumns")
     deprecation = ""
@@ -91,7 +91,7 @@ def _version(given: Obj, group: str, kind: str, schema: Any, compiled: Any) -> V
         deprecation = given.get("deprecationWarning") or (
             f"{group}/{given['name']} {kind} is deprecated"
         )
-    return Version(
+    return KindVersion(
         name=given["name"],
         served=bool(given.get("served")),
         openapi=schema,
@@ -110,8 +110,8 @@ def _describe(paths: tuple[str, ...]) -> Callable[[Obj], Mapping[str, str]]:
     return lambda obj: {path: value for path in paths if (value := field_of(obj, path))}
 
 
-def _column(given: Obj) -> Column:
-    return Column(
+def _column(given: Obj) -> PrinterColumn:
+    return PrinterColumn(
         given["name"],
         given["type"],
         _reader(JsonPath(given["jsonPath"]), given["type"]),
@@ -208,7 +208,7 @@ class Definitions:
         if crd["metadata"].get("deletionTimestamp"):
             self._begin_cleaning(crd)
 
-    def _notice(self, kind: Kind, change: Change) -> None:
+    def _notice(self, kind: Kind, change: StorageEvent) -> None:
         if (kind.group, kind.kind) != CRDS.group_kind:
             return
         crd = change.after.obj()

@@ -9,11 +9,11 @@ import attrs
 from kueuelib.api.meta import Obj, ObjectKey, format_time, parse_time
 from kueuelib.embedded import failures
 from kueuelib.embedded.admission.chain import Chain
-from kueuelib.embedded.admission.plugin import AdmissionRequest, Operation
+from kueuelib.embedded.admission.plugin import AdmissionAttributes, Operation
 from kueuelib.embedded.committing import Commits, held
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.large import Large
-from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.registry.kind import Kind, KindVersion
 from kueuelib.embedded.storage import StaleWrite
 from kueuelib.embedded.subresources import disrupted_status
 from kueuelib.embedded.verbs import DeleteOptions, Propagation
@@ -35,7 +35,7 @@ class Deletes:
     _now: Callable[[], float]
 
     async def delete(
-        self, kind: Kind, version: Version, key: ObjectKey, options: DeleteOptions
+        self, kind: Kind, version: KindVersion, key: ObjectKey, options: DeleteOptions
     ) -> tuple[Obj, bool]:
         """Deletes an object.
 
@@ -87,7 +87,7 @@ class Deletes:
         obj: Obj,
         asked: int | None,
         options: DeleteOptions,
-        request: AdmissionRequest,
+        request: AdmissionAttributes,
     ) -> bool:
         """Changes the object for its deletion; returns whether it can be removed at once."""
         meta = obj["metadata"]
@@ -152,15 +152,15 @@ class Deletes:
             )
 
     def _request(
-        self, kind: Kind, version: Version, key: ObjectKey, old: Obj, options: DeleteOptions
-    ) -> AdmissionRequest:
+        self, kind: Kind, version: KindVersion, key: ObjectKey, old: Obj, options: DeleteOptions
+    ) -> AdmissionAttributes:
         given = {
             "gracePeriodSeconds": options.grace_period,
             "propagationPolicy": options.propagation,
             "dryRun": ["All"] if options.dry_run else None,
         }
         described = {name: value for name, value in given.items() if value is not None}
-        return AdmissionRequest(
+        return AdmissionAttributes(
             operation=Operation.DELETE,
             resource=kind.resource(version.name),
             subresource="",

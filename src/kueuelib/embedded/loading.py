@@ -15,7 +15,7 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures
 from kueuelib.embedded.decoding import decode
 from kueuelib.embedded.http.yaml_bodies import parse_yaml_stream
-from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.registry.kind import Kind, KindVersion
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import PatchType, WriteOptions
 from kueuelib.errors import ApiError, BadRequest, ConfigError
@@ -129,7 +129,7 @@ async def _load(service: ApiService, given: Obj) -> None:
 
 
 async def _restore(
-    service: ApiService, kind: Kind, version: Version, given: Obj, key: ObjectKey
+    service: ApiService, kind: Kind, version: KindVersion, given: Obj, key: ObjectKey
 ) -> None:
     obj = decode(kind, version, given, WriteOptions())
     if kind.twin is not None:
@@ -150,7 +150,7 @@ async def _restore(
 
 
 async def _apply(
-    service: ApiService, kind: Kind, version: Version, obj: Obj, namespace: str
+    service: ApiService, kind: Kind, version: KindVersion, obj: Obj, namespace: str
 ) -> None:
     meta, status = obj["metadata"], obj.pop("status", None)
     for name in _NOT_APPLIED:

@@ -26,7 +26,7 @@ from kueuelib.embedded.decoding import (
 from kueuelib.embedded.large import Large
 from kueuelib.embedded.patching.apply import Convert, FieldWrite, apply_steps, renewed, track_steps
 from kueuelib.embedded.patching.fieldsets import NO_KEY, Ambiguous, Unkeyed, element, show_element
-from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.registry.kind import Kind, KindVersion
 from kueuelib.embedded.schema.messages import builtin_node, custom_node
 from kueuelib.embedded.schema.mismatch import Mismatch, json_type
 from kueuelib.embedded.schema.node import ANYTHING, ListType, SchemaNode
@@ -104,7 +104,9 @@ class Managers:
     def __init__(self, converter: Converter, large: Large) -> None:
         self._converter = converter
         self._large = large
-        self._nodes: weakref.WeakKeyDictionary[Version, SchemaNode] = weakref.WeakKeyDictionary()
+        self._nodes: weakref.WeakKeyDictionary[KindVersion, SchemaNode] = (
+            weakref.WeakKeyDictionary()
+        )
 
     def node(self, kind: Kind, version: str) -> SchemaNode:
         """The merge rules of a kind at a version."""
@@ -126,7 +128,7 @@ class Managers:
     async def track(
         self,
         kind: Kind,
-        version: Version,
+        version: KindVersion,
         old: Obj | None,
         new: Obj,
         subresource: str,
@@ -157,7 +159,7 @@ class Managers:
     async def apply(
         self,
         kind: Kind,
-        version: Version,
+        version: KindVersion,
         live: Obj | None,
         config: Obj,
         given: Obj,
@@ -206,7 +208,7 @@ class Managers:
                 answer = await self._converter.convert_one(kind, asked.obj, version)
 
 
-def _zero(version: Version) -> Obj:
+def _zero(version: KindVersion) -> Obj:
     return {"metadata": {}, **(version.schema.zero() if version.schema else {})}
 
 
@@ -221,7 +223,7 @@ def _advanced(
 
 
 def configuration(
-    kind: Kind, version: Version, node: SchemaNode, body: Any, options: WriteOptions
+    kind: Kind, version: KindVersion, node: SchemaNode, body: Any, options: WriteOptions
 ) -> Obj:
     """The checked body of an apply patch, without defaults, which have no owner.
 
@@ -260,7 +262,7 @@ def configuration(
     return config
 
 
-def _problems(kind: Kind, version: Version, node: SchemaNode, config: Obj) -> list[str]:
+def _problems(kind: Kind, version: KindVersion, node: SchemaNode, config: Obj) -> list[str]:
     left: Obj | None = config
     problems = list[str]()
     while left is not None and len(problems) < PROBLEMS:
@@ -278,7 +280,7 @@ def _problems(kind: Kind, version: Version, node: SchemaNode, config: Obj) -> li
     return problems
 
 
-def _checked(kind: Kind, version: Version, config: Obj) -> list[str]:
+def _checked(kind: Kind, version: KindVersion, config: Obj) -> list[str]:
     """Removes unknown fields, and returns their paths."""
     unknown = check_metadata(kind, version, config)
     if version.schema is not None:

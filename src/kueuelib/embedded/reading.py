@@ -18,7 +18,7 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.builtins.fields import forbidden, not_supported
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.registry.kind import Kind, Registry
-from kueuelib.embedded.storage import Change, Compacted, Entry, Storage, Table
+from kueuelib.embedded.storage import Compacted, KindTable, Storage, StorageEvent, StoredState
 from kueuelib.embedded.verbs import ListOptions, WatchEvent, WatchOptions
 from kueuelib.errors import ApiError, BadRequest, InvalidSelector
 from kueuelib.machinery.selectors import (
@@ -36,7 +36,7 @@ Selectors = ListOptions | WatchOptions
 
 
 @attrs.frozen
-class Selection:
+class CompiledSelectors:
     """Compiled selectors.
 
     Attributes:
@@ -47,7 +47,7 @@ class Selection:
 
     namespace: str
     name: str
-    accepts: Callable[[Entry], bool] | None
+    accepts: Callable[[StoredState], bool] | None
 
     @property
     def key(self) -> ObjectKey | None:
@@ -57,7 +57,7 @@ class Selection:
 
 def select(
     kind: Kind, namespace: str, options: Selectors, check: Callable[[], None] = lambda: None
-) -> Selection:
+) -> CompiledSelectors:
     """Compiles the selectors of a request.
 
     Args:
@@ -93,22 +93,22 @@ def select(
     space = fields.exact(NAMESPACE) or ""
     name = exact if exact and (namespace or not kind.namespaced) else ""
     if not namespace and not labels.requirements and len(fields.requirements) == 0:
-        return Selection("", "", None)
-    return Selection(
+        return CompiledSelectors("", "", None)
+    return CompiledSelectors(
         namespace or (space if kind.namespaced else ""), name, _acceptor(namespace, labels, fields)
     )
 
 
 def _acceptor(
     namespace: str, labels: Selector, fields: FieldSelector
-) -> Callable[[Entry], bool] | None:
+) -> Callable[[StoredState], bool] | None:
     by_labels = bool(labels.requirements)
     by_fields = bool(fields.requirements)
     exact = fields.exact(NAME)
     if not by_labels and not by_fields:
         return lambda entry: entry.key.namespace == namespace
 
-    def accepts(entry: Entry) -> bool:
+    def accepts(entry: StoredState) -> bool:
         key = entry.key
         if namespace and key.namespace != namespace:
             return False
@@ -133,7 +133,7 @@ UNLESS_VERSION = "resourceVersionMatch is forbidden unless resourceVersion is pr
 
 
 @attrs.frozen
-class Page:
+class ListPage:
     """One page of a list, as JSON bytes of the requested version.
 
     Attributes:
@@ -164,7 +164,7 @@ class Reads:
     _storage: Storage
     _converter: Converter
 
-    def entry(self, kind: Kind, key: ObjectKey) -> Entry:
+    def entry(self, kind: Kind, key: ObjectKey) -> StoredState:
         """The present state.
 
         Raises:
@@ -179,11 +179,13 @@ class Reads:
         """An object as JSON."""
         return await self._converter.view(kind, self.entry(kind, key), version)
 
-    def entries(self, kind: Kind, selection: Selection) -> list[Entry]:
+    def entries(self, kind: Kind, selection: CompiledSelectors) -> list[StoredState]:
         """The present states of the selected objects."""
         return list(_selected(self._storage.table(kind.table), selection))
 
-    async def list(self, kind: Kind, version: str, namespace: str, options: ListOptions) -> Page:
+    async def list(
+        self, kind: Kind, version: str, namespace: str, options: ListOptions
+    ) -> ListPage:
         """One page of objects."""
         selection = select(kind, namespace, options, lambda: _check_match(options))
         table = self._storage.table(kind.table)
@@ -193,12 +195,12 @@ class Reads:
             raise failures.future_version(revision, current)
         revision = current if revision < 0 else revision
         whole = options.resource_version == "0" and not options.continue_token  # as from a cache
-        selected: Iterable[Entry] = (
+        selected: Iterable[StoredState] = (
             _selected(table, selection, start)
             if revision == current
             else _past(table, selection, revision, start, continued=bool(options.continue_token))
         )
-        entries: list[Entry] = []
+        entries: list[StoredState] = []
         more = 0
         countable = selection.accepts is None or not (
             options.label_selector or options.field_selector
@@ -213,8 +215,8 @@ class Reads:
         items = await self._converter.views(kind, entries, version)
         keys = [entry.key for entry in entries]
         if not more:
-            return Page(items, keys, revision)
-        return Page(
+            return ListPage(items, keys, revision)
+        return ListPage(
             items, keys, revision, _encode_token(revision, keys[-1]), more * countable or None
         )
 
@@ -277,8 +279,8 @@ def _check_match(options: ListOptions) -> None:
 
 
 def _selected(
-    table: Table, selection: Selection, after: ObjectKey | None = None
-) -> Iterator[Entry]:
+    table: KindTable, selection: CompiledSelectors, after: ObjectKey | None = None
+) -> Iterator[StoredState]:
     accepts = selection.accepts
     if selection.key is not None and after is None:
         entry = table.get(selection.key)
@@ -291,8 +293,13 @@ def _selected(
 
 
 def _past(
-    table: Table, selection: Selection, revision: int, after: ObjectKey | None, *, continued: bool
-) -> Iterator[Entry]:
+    table: KindTable,
+    selection: CompiledSelectors,
+    revision: int,
+    after: ObjectKey | None,
+    *,
+    continued: bool,
+) -> Iterator[StoredState]:
     """The result of `_selected` at an earlier revision."""
     try:
         changed = dict(table.as_of(revision))
@@ -355,7 +362,7 @@ INITIAL_BATCH = 100
 
 
 @attrs.define(eq=False, slots=False)
-class Stream:
+class WatchFrames:
     """One watch. `batches` yields frames; iterating yields decoded events."""
 
     _storage: Storage
@@ -454,7 +461,7 @@ class Stream:
                 continue
             await self._table.changed(min(deadline, next_bookmark) - now)
 
-    def _translate(self, change: Change) -> list[tuple[str, Entry]]:
+    def _translate(self, change: StorageEvent) -> list[tuple[str, StoredState]]:
         """The event of a change for a watcher with a selection."""
         if change.revision <= self._revision:
             return []
@@ -475,7 +482,7 @@ class Stream:
         """Whether the stream contains a kind."""
         return (self._kind.group, self._kind.plural) == (kind.group, kind.plural)
 
-    async def _frames(self, events: list[tuple[str, Entry]]) -> list[Frame]:
+    async def _frames(self, events: list[tuple[str, StoredState]]) -> list[Frame]:
         kind = self._registry.by_plural(self._kind.group, self._kind.plural) or self._kind
         raws = await self._converter.views(kind, [entry for _, entry in events], self._version)
         return [(type_, raw) for (type_, _), raw in zip(events, raws, strict=True)]
@@ -492,7 +499,7 @@ class Stream:
         return "BOOKMARK", orjson.dumps(body)
 
 
-def _bounded(changes: list[Change]) -> list[Change]:
+def _bounded(changes: list[StorageEvent]) -> list[StorageEvent]:
     """The first few changes, so that a slow watcher does not keep many alive."""
     size = 0
     for i, change in enumerate(changes):
@@ -502,11 +509,13 @@ def _bounded(changes: list[Change]) -> list[Change]:
     return changes
 
 
-def _at_revision(entry: Entry, revision: int) -> Entry:
+def _at_revision(entry: StoredState, revision: int) -> StoredState:
     """An older state that has left the selection, at a later revision."""
     obj = entry.obj()
     obj["metadata"]["resourceVersion"] = str(revision)
-    return Entry(entry.key, revision, entry.version, orjson.dumps(obj), entry.labels, entry.fields)
+    return StoredState(
+        entry.key, revision, entry.version, orjson.dumps(obj), entry.labels, entry.fields
+    )
 
 
 def _check(options: WatchOptions) -> None:

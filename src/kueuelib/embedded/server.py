@@ -24,11 +24,11 @@ from kueuelib.embedded import tls
 from kueuelib.embedded.access.attributes import AUTHENTICATED, AlwaysAllow, Authorizer
 from kueuelib.embedded.admission.dialling import Services, read_addresses
 from kueuelib.embedded.admission.hook_client import HookClient
-from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.embedded.admission.plugin import UserInfo
 from kueuelib.embedded.assembly import MANAGER, new_service
 from kueuelib.embedded.builtins.service_rules import own_service
 from kueuelib.embedded.http import bodies
-from kueuelib.embedded.http.aggregation import Aggregation, FrontProxy
+from kueuelib.embedded.http.aggregation import Aggregation, FrontProxyCertificate
 from kueuelib.embedded.http.answers import StatusConnection
 from kueuelib.embedded.http.authentication import Authenticator
 from kueuelib.embedded.http.face import Face
@@ -41,7 +41,7 @@ from kueuelib.runtime.connections import BACKLOG, Site
 from kueuelib.runtime.http import hang_up
 
 if TYPE_CHECKING:
-    from kueuelib.embedded.cluster.clock import Clock
+    from kueuelib.embedded.cluster.clock import WakeableClock
     from kueuelib.embedded.cluster.simulation import SimulatedCluster
     from kueuelib.embedded.storage.folder import DataFolder
     from kueuelib.runtime.client import Client
@@ -129,7 +129,7 @@ class ApiServer:
         host: str = "127.0.0.1",
         *,
         authorization: str = "always",
-        clock: Clock | None = None,
+        clock: WakeableClock | None = None,
         data_dir: Path | None = None,
         services: Mapping[str, str] | None = None,
     ) -> None:
@@ -192,7 +192,7 @@ class ApiServer:
         """
         assert self._authenticator is not None, "the server is not started"
         token = secrets.token_urlsafe(32)
-        self._authenticator.add(token, Caller(name, groups=(*groups, AUTHENTICATED)))
+        self._authenticator.add(token, UserInfo(name, groups=(*groups, AUTHENTICATED)))
         return token
 
     def kubeconfig(self, token: str = "") -> dict[str, Any]:
@@ -317,12 +317,12 @@ class ApiServer:
         service, authorizer = await self._assemble(hooks)
         self._service = service
         hooks.services = Services(service.reader, self._addresses)
-        admin = Caller(ADMIN, groups=(ADMIN_GROUP, AUTHENTICATED))
+        admin = UserInfo(ADMIN, groups=(ADMIN_GROUP, AUTHENTICATED))
         self._authenticator = Authenticator(
             {self.token: admin}, lambda token: service.tokens.verify(token, service.now())
         )
         address = f"{self.host}:{self.port}"
-        proxy = FrontProxy(time.time())
+        proxy = FrontProxyCertificate(time.time())
         await _announce(service, proxy.config_map(self._credentials.ca))
         aggregation = Aggregation(service.reader, hooks.services, proxy)
         self._closers.append(aggregation.close)

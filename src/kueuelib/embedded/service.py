@@ -35,10 +35,10 @@ from kueuelib.embedded.deleting import Deletes
 from kueuelib.embedded.large import Large
 from kueuelib.embedded.managing import Managers
 from kueuelib.embedded.patches import bad_patch, patched, restored_head, undeclared
-from kueuelib.embedded.reading import Page, Reads, Stream
+from kueuelib.embedded.reading import ListPage, Reads, WatchFrames
 from kueuelib.embedded.registry.builtin_kinds import Rules, builtin_kinds
 from kueuelib.embedded.registry.crd_rules import CrdRules
-from kueuelib.embedded.registry.kind import Kind, Registry, Version
+from kueuelib.embedded.registry.kind import Kind, KindVersion, Registry
 from kueuelib.embedded.schema.node import ANYTHING
 from kueuelib.embedded.storage import Storage
 from kueuelib.embedded.verbs import (
@@ -55,7 +55,7 @@ from kueuelib.embedded.verbs import (
     WriteOptions,
 )
 from kueuelib.embedded.write_checks import STATUS, Target
-from kueuelib.embedded.writing import Upserts, Writes
+from kueuelib.embedded.writing import RequestWriter, Upserts
 from kueuelib.errors import BadRequest, NotFound
 
 BINDING = "binding"
@@ -100,7 +100,9 @@ class ApiService:
         chain = Chain((NamespaceLifecycle(), *plugins), self.reader, self.webhooks)
         self.large = Large()
         self.managers = Managers(self.converter, self.large)
-        self.writes = Writes(self.commits, self.converter, chain, self.managers, self.large, now)
+        self.writes = RequestWriter(
+            self.commits, self.converter, chain, self.managers, self.large, now
+        )
         self._upserts = Upserts(self.commits, self.writes, self.managers, self.large, now)
         self.deletes = Deletes(self.commits, self.converter, chain, self.large, now)
         self.tokens = Tokens(self.reader)
@@ -115,7 +117,7 @@ class ApiService:
             self._withdrawn,
             self._renew,
         )
-        self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
+        self._streams: weakref.WeakSet[WatchFrames] = weakref.WeakSet()
 
     async def close(self) -> None:
         """Ends all watches and background tasks."""
@@ -156,14 +158,16 @@ class ApiService:
 
     def watch(
         self, resource: Resource, namespace: str = "", options: WatchOptions = FROM_NOW
-    ) -> Stream:
+    ) -> WatchFrames:
         """Changes from now on, or from a resource version on."""
         kind, version = self.registry.require(resource)
         return self.stream(kind, version, namespace, options)
 
-    def stream(self, kind: Kind, version: Version, namespace: str, options: WatchOptions) -> Stream:
+    def stream(
+        self, kind: Kind, version: KindVersion, namespace: str, options: WatchOptions
+    ) -> WatchFrames:
         """`watch` for callers that have the `Kind`."""
-        stream = Stream(
+        stream = WatchFrames(
             self.storage,
             self.registry,
             self.reads,
@@ -359,7 +363,7 @@ class ApiService:
         namespace: str = "",
         selection: ListOptions = ALL,
         options: DeleteOptions = DELETE,
-    ) -> Page:
+    ) -> ListPage:
         """Deletes every selected object, and returns their last states; a resource version without
         `resourceVersionMatch` selects what there was at it.
         """

@@ -11,7 +11,7 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.builtins.fields import invalid, required, section, shown
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.registry.cells import selector_text
-from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.registry.kind import Kind, KindVersion
 from kueuelib.embedded.schema.mismatch import json_type
 from kueuelib.errors import BadRequest, FieldError, ServerError
 
@@ -127,7 +127,7 @@ def _at(obj: Obj, path: str) -> Any:
     return value
 
 
-def scale_of(version: Version, obj: Obj) -> Obj:
+def scale_of(version: KindVersion, obj: Obj) -> Obj:
     """The `Scale` view of an object."""
     paths = version.scale or {}
     meta = obj["metadata"]
@@ -148,7 +148,7 @@ def scale_of(version: Version, obj: Obj) -> Obj:
     }
 
 
-def _placed(version: Version, obj: Obj, replicas: Any) -> Obj:
+def _placed(version: KindVersion, obj: Obj, replicas: Any) -> Obj:
     *parts, last = (version.scale or {})["specReplicasPath"].strip(".").split(".")
     inner: Any = obj
     for part in parts:
@@ -157,7 +157,7 @@ def _placed(version: Version, obj: Obj, replicas: Any) -> Obj:
     return obj
 
 
-def applied(kind: Kind, version: Version, scale: Any) -> Obj:
+def applied(kind: Kind, version: KindVersion, scale: Any) -> Obj:
     """The applied fields of an object, from an apply of its `Scale`.
 
     Raises:
@@ -181,7 +181,7 @@ def _unreadable(shown: str) -> BadRequest:
     )
 
 
-def scaled(kind: Kind, version: Version, obj: Obj, scale: Mapping[str, Any]) -> Obj:
+def scaled(kind: Kind, version: KindVersion, obj: Obj, scale: Mapping[str, Any]) -> Obj:
     """An object with the number of replicas of a `Scale`.
 
     Raises:

@@ -11,7 +11,7 @@ from enum import StrEnum
 import attrs
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.admission.plugin import SYSTEM, Caller
+from kueuelib.embedded.admission.plugin import SYSTEM, UserInfo
 
 
 class PatchType(StrEnum):
@@ -54,7 +54,7 @@ class WriteOptions:
         size: bytes of the body, or of the changed object if that is larger.
     """
 
-    caller: Caller = SYSTEM
+    caller: UserInfo = SYSTEM
     dry_run: bool = False
     field_manager: str = ""
     field_validation: FieldValidation = FieldValidation.IGNORE
@@ -80,7 +80,7 @@ class DeleteOptions:
             admission has seen as such.
     """
 
-    caller: Caller = SYSTEM
+    caller: UserInfo = SYSTEM
     dry_run: bool = False
     grace_period: int | None = None
     propagation: Propagation | None = None

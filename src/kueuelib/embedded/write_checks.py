@@ -16,7 +16,7 @@ from kueuelib.embedded.builtins.metadata import (
     validate_metadata_update,
 )
 from kueuelib.embedded.decoding import copy_json
-from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.registry.kind import Kind, KindVersion
 from kueuelib.errors import BadRequest, FieldError
 
 STATUS = "status"
@@ -40,7 +40,7 @@ class Target:
     """
 
     kind: Kind
-    version: Version
+    version: KindVersion
     key: ObjectKey
     subresource: str = ""
     verb: str = "Update"
@@ -112,7 +112,7 @@ def check_preconditions(
 
 def broken_rules(
     kind: Kind,
-    version: Version,
+    version: KindVersion,
     new: Obj,
     old: Obj | None,
     subresource: str,

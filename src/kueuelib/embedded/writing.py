@@ -13,15 +13,15 @@ import attrs
 from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.embedded import failures
 from kueuelib.embedded.admission.chain import Chain
-from kueuelib.embedded.admission.plugin import AdmissionRequest, Operation
+from kueuelib.embedded.admission.plugin import AdmissionAttributes, Operation
 from kueuelib.embedded.builtins.fields import IMMUTABLE, invalid, keep, section
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.decoding import check_metadata, copy_json, decode, redefine, settle
 from kueuelib.embedded.large import Large
 from kueuelib.embedded.managing import Managers, configuration, unconvertible
-from kueuelib.embedded.registry.kind import Kind, Version
-from kueuelib.embedded.storage import Entry, StaleWrite
+from kueuelib.embedded.registry.kind import Kind, KindVersion
+from kueuelib.embedded.storage import StaleWrite, StoredState
 from kueuelib.embedded.subresources import SCALE, scale_of, scaled
 from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.embedded.write_checks import (
@@ -76,7 +76,7 @@ def carry_over(new: Obj, old: Obj) -> None:
     meta["resourceVersion"] = before["resourceVersion"]
 
 
-def count_generation(kind: Kind, version: Version, new: Obj, old: Obj) -> None:
+def count_generation(kind: Kind, version: KindVersion, new: Obj, old: Obj) -> None:
     """Increases the generation if the desired state (not metadata or status) has changed."""
     if kind.builtin and (not kind.generation or kind.kind == "PriorityClass"):
         return
@@ -130,7 +130,7 @@ class Transform(Protocol):
 
 
 @attrs.frozen(eq=False)
-class Writes:
+class RequestWriter:
     """Turns requests into stored states."""
 
     _commits: Commits
@@ -145,7 +145,7 @@ class Writes:
     async def create(
         self,
         kind: Kind,
-        version: Version,
+        version: KindVersion,
         given: Mapping[str, Any],
         namespace: str,
         options: WriteOptions,
@@ -317,7 +317,7 @@ class Writes:
         await self._chain.validate(target.kind, request)
         return request.new
 
-    async def _mutate(self, kind: Kind, version: Version, request: AdmissionRequest) -> bool:
+    async def _mutate(self, kind: Kind, version: KindVersion, request: AdmissionAttributes) -> bool:
         """Calls mutating webhooks; returns whether one changed the object."""
         changed = await self._chain.mutate(kind, request)
         if changed and not request.foreign:
@@ -327,7 +327,7 @@ class Writes:
 
     def _request(
         self, operation: Operation, target: Target, obj: Obj, old: Obj | None, options: WriteOptions
-    ) -> AdmissionRequest:
+    ) -> AdmissionAttributes:
         described: dict[str, Any] = {
             "kind": f"{operation.title()}Options",
             "apiVersion": "meta.k8s.io/v1",
@@ -336,7 +336,7 @@ class Writes:
             described["dryRun"] = ["All"]
         if options.field_manager:
             described["fieldManager"] = options.field_manager
-        return AdmissionRequest(
+        return AdmissionAttributes(
             operation=operation,
             resource=target.kind.resource(target.version.name),
             subresource=target.subresource,
@@ -353,7 +353,7 @@ class Writes:
 
 def _judge(
     kind: Kind,
-    version: Version,
+    version: KindVersion,
     name: str,
     new: Obj,
     old: Obj | None,
@@ -367,7 +367,7 @@ def _judge(
     options.warnings.extend(kind.rules.warnings(new, old))
 
 
-def _is_settled(kind: Kind, version: Version, entry: Entry) -> bool:
+def _is_settled(kind: Kind, version: KindVersion, entry: StoredState) -> bool:
     """Whether a stored object, read at a version, matches the schema of that version."""
     if kind.builtin:
         return False
@@ -392,7 +392,7 @@ class Upserts:
     """
 
     _commits: Commits
-    _writes: Writes
+    _writes: RequestWriter
     _managers: Managers
     _large: Large
     _now: Callable[[], float]

@@ -50,7 +50,7 @@ from kueuelib.jobs.lookups.stores import (
 from kueuelib.jobs.reconcile.executor import Executor
 from kueuelib.jobs.reconcile.metrics import JobMetrics
 from kueuelib.jobs.reconcile.reconciler import JobReconciler
-from kueuelib.jobs.reconcile.self_wired import Parts, SelfWired, Webhook
+from kueuelib.jobs.reconcile.self_wired import IntegrationParts, KindWebhooks, SelfWired
 from kueuelib.jobs.webhooks.entries import EntryKeeper
 from kueuelib.jobs.webhooks.manifests import webhook_entries
 from kueuelib.jobs.webhooks.serving import JobWebhook
@@ -85,7 +85,7 @@ class Jobs:
 
     controllers: tuple[Controller | KindController, ...]
     followers: tuple[KindFollower, ...]
-    webhooks: tuple[Webhook, ...]
+    webhooks: tuple[KindWebhooks, ...]
     default_queues: DefaultQueues
     informers: tuple[OptionalInformer, ...] = ()
 
@@ -205,11 +205,11 @@ def wire(
 
     controllers: list[Controller | KindController] = []
     followers: list[KindFollower] = []
-    hooks: list[Webhook] = []
+    hooks: list[KindWebhooks] = []
     optional: list[OptionalInformer] = []
     for enabled_kind in enabled:
         if isinstance(enabled_kind, SelfWired):
-            parts = Parts(
+            parts = IntegrationParts(
                 enabled_kind,
                 parents,
                 client,

@@ -38,8 +38,8 @@ class Failed:
 
 
 @attrs.frozen
-class Tick:
-    """The `Wait` is over, or `ElectionCore.deadline` has come, also while a call is under way."""
+class ElectionTick:
+    """The `Pause` is over, or `ElectionCore.deadline` has come, also while a call is under way."""
 
 
 @attrs.frozen
@@ -47,7 +47,7 @@ class Cancelled:
     """The process ends. Feed it when no call is under way."""
 
 
-Input = Fetched | Written | Failed | Tick | Cancelled
+Input = Fetched | Written | Failed | ElectionTick | Cancelled
 
 # ---- commands -----------------------------------------------------------------------------------
 
@@ -72,8 +72,8 @@ class UpdateLease:
 
 
 @attrs.frozen
-class Wait:
-    """Wait, then feed `Tick`."""
+class Pause:
+    """Wait, then feed `ElectionTick`."""
 
     seconds: float
 
@@ -98,7 +98,7 @@ class LeaderChanged:
 
 
 @attrs.frozen
-class Stop:
+class ElectionOver:
     """The last command: the election is over."""
 
 
@@ -106,11 +106,11 @@ Command = (
     GetLease
     | CreateLease
     | UpdateLease
-    | Wait
+    | Pause
     | StartedLeading
     | StoppedLeading
     | LeaderChanged
-    | Stop
+    | ElectionOver
 )
 
 
@@ -122,7 +122,7 @@ CANDIDATE_SPREAD = 0.25
 """Random addition to that pause, in retry periods."""
 
 
-class _State(Enum):
+class _ElectionState(Enum):
     NEW = "new"
     FETCHING = "fetching"
     WRITING = "writing"
@@ -137,9 +137,9 @@ class _State(Enum):
 class ElectionCore:
     """Decides when to take, renew and give up a Lease.
 
-    The shell runs `start`, then executes the commands in order; the last one is a call, a `Wait` or
-    `Stop`, and its outcome is fed to `step`. While `deadline` is not None, it also feeds `Tick` at
-    that time, even during a call, and then abandons that call.
+    The shell runs `start`, then executes the commands in order; the last one is a call, a `Pause`
+    or `ElectionOver`, and its outcome is fed to `step`. While `deadline` is not None, it also feeds
+    `ElectionTick` at that time, even during a call, and then abandons that call.
 
     Guarantees: whether another holder's lease has expired depends only on how long *this* process
         has seen no change of the record, never on a comparison of two machines' clocks. Leadership
@@ -164,7 +164,7 @@ class ElectionCore:
         self.leading = False
         self.standing = True
         self.slow_paths = 0
-        self._state = _State.NEW
+        self._state = _ElectionState.NEW
         self._lease: Obj | None = None
         self._seen: Obj = {}  # the spec that was observed last
         self._seen_at = 0.0
@@ -183,7 +183,7 @@ class ElectionCore:
 
     def start(self, now: float) -> tuple[Command, ...]:
         """The first command."""
-        if self._state is not _State.NEW:
+        if self._state is not _ElectionState.NEW:
             raise ValueError("an election can be started only once")
         return tuple(self._fetch(now))
 
@@ -202,31 +202,37 @@ class ElectionCore:
         if self.leading and now >= self._renewed + self.options.renew_deadline:
             return tuple(self._lose("the lease could not be renewed in time"))
         match event:
-            case Cancelled() if self._state is not _State.OVER:
+            case Cancelled() if self._state is not _ElectionState.OVER:
                 commands = self._cancel(wall)
-            case Failed(Conflict()) if self._state is _State.RELEASING:
+            case Failed(Conflict()) if self._state is _ElectionState.RELEASING:
                 # A renewal that was cancelled has arrived all the same.
-                self._state = _State.REREADING
+                self._state = _ElectionState.REREADING
                 commands = [GetLease()]
-            case Written() | Failed() if self._state in (_State.RELEASING, _State.LAST_RELEASING):
+            case Written() | Failed() if self._state in (
+                _ElectionState.RELEASING,
+                _ElectionState.LAST_RELEASING,
+            ):
                 commands = self._over()
-            case Fetched() | Failed() if self._state is _State.REREADING:
+            case Fetched() | Failed() if self._state is _ElectionState.REREADING:
                 commands = self._release_again(event, wall)
-            case Fetched(lease) if self._state is _State.FETCHING:
+            case Fetched(lease) if self._state is _ElectionState.FETCHING:
                 commands = self._fetched(lease, now, wall, chance)
-            case Written(lease) if self._state in (_State.WRITING, _State.FAST_WRITING):
+            case Written(lease) if self._state in (
+                _ElectionState.WRITING,
+                _ElectionState.FAST_WRITING,
+            ):
                 commands = self._written(lease, now)
-            case Failed() if self._state is _State.FAST_WRITING:
+            case Failed() if self._state is _ElectionState.FAST_WRITING:
                 self.slow_paths += 1
                 commands = self._fetch(self._renewing_since)
-            case Failed() if self._state in (_State.FETCHING, _State.WRITING):
+            case Failed() if self._state in (_ElectionState.FETCHING, _ElectionState.WRITING):
                 commands = self._retry(now, chance)
-            case Tick() if self._state is _State.WAITING and self.leading:
+            case ElectionTick() if self._state is _ElectionState.WAITING and self.leading:
                 self._renewing_since = now
-                commands = self._update(wall, _State.FAST_WRITING)
-            case Tick() if self._state is _State.WAITING:
+                commands = self._update(wall, _ElectionState.FAST_WRITING)
+            case ElectionTick() if self._state is _ElectionState.WAITING:
                 commands = self._fetch(now)
-            case Tick() if self._state is not _State.NEW:
+            case ElectionTick() if self._state is not _ElectionState.NEW:
                 commands = []
             case _:
                 raise ValueError(f"{type(event).__name__} does not fit while {self._state.value}")
@@ -234,7 +240,7 @@ class ElectionCore:
 
     def _fetch(self, now: float) -> list[Command]:
         self._renewing_since = now
-        self._state = _State.FETCHING
+        self._state = _ElectionState.FETCHING
         return [GetLease()]
 
     def _fetched(self, lease: Obj | None, now: float, wall: float, chance: float) -> list[Command]:
@@ -242,7 +248,7 @@ class ElectionCore:
             self._lease = None
             if not self.standing:
                 return self._retry(now, chance)
-            self._state = _State.WRITING
+            self._state = _ElectionState.WRITING
             return [CreateLease(self._claim(wall))]
         said = self._observe(lease, now)
         holder = self._seen.get("holderIdentity") or ""
@@ -253,9 +259,9 @@ class ElectionCore:
                 return said + self._retry(now, chance)
         if not (self.leading or self.standing):
             return said + self._retry(now, chance)
-        return said + self._update(wall, _State.WRITING)
+        return said + self._update(wall, _ElectionState.WRITING)
 
-    def _update(self, wall: float, state: _State) -> list[Command]:
+    def _update(self, wall: float, state: _ElectionState) -> list[Command]:
         self._state = state
         return [UpdateLease(self._claim(wall))]
 
@@ -283,8 +289,8 @@ class ElectionCore:
         return self._wait(min(pause, left) if left > 0.0 else pause)
 
     def _wait(self, seconds: float) -> list[Command]:
-        self._state = _State.WAITING
-        return [Wait(seconds)]
+        self._state = _ElectionState.WAITING
+        return [Pause(seconds)]
 
     def _observe(self, lease: Obj, now: float) -> list[Command]:
         self._lease = lease
@@ -332,15 +338,19 @@ class ElectionCore:
         return [StoppedLeading(why), *self._over()]
 
     def _cancel(self, wall: float) -> list[Command]:
-        if self._state is _State.WRITING and not self.leading and self.options.release_on_cancel:
-            self._state = _State.REREADING  # the cancelled claim may have arrived
+        if (
+            self._state is _ElectionState.WRITING
+            and not self.leading
+            and self.options.release_on_cancel
+        ):
+            self._state = _ElectionState.REREADING  # the cancelled claim may have arrived
             return [GetLease()]
         if not (self.leading and self.options.release_on_cancel):
             stopped: list[Command] = [StoppedLeading("cancelled")] if self.leading else []
             self.leading = False
             return stopped + self._over()
         self.leading = False
-        self._state = _State.RELEASING
+        self._state = _ElectionState.RELEASING
         return [StoppedLeading("cancelled"), UpdateLease(self._released(self._base(), wall))]
 
     def _release_again(self, event: Fetched | Failed, wall: float) -> list[Command]:
@@ -349,7 +359,7 @@ class ElectionCore:
         if lease is None or spec.get("holderIdentity") != self.options.identity:
             return self._over()
         self._lease, self._seen = lease, spec
-        self._state = _State.LAST_RELEASING
+        self._state = _ElectionState.LAST_RELEASING
         return [UpdateLease(self._released(lease, wall))]
 
     def _released(self, lease: Obj, wall: float) -> Obj:
@@ -364,5 +374,5 @@ class ElectionCore:
         return {**lease, "spec": spec}
 
     def _over(self) -> list[Command]:
-        self._state = _State.OVER
-        return [Stop()]
+        self._state = _ElectionState.OVER
+        return [ElectionOver()]

@@ -33,7 +33,7 @@ from kueuelib.machinery.reflector_protocol import (
     misfit,
 )
 from kueuelib.machinery.replica import NO_VERSION, Replica
-from kueuelib.machinery.store import Change
+from kueuelib.machinery.store import StoreUpdate
 
 SHORT_WATCH = 1.0
 """Seconds; a stream that ends sooner is suspicious."""
@@ -191,7 +191,7 @@ class ReflectorCore:
 
     def learn(
         self, answer: Obj, *, included: bool = True, shared: bool = False
-    ) -> tuple[Change[Obj], ...]:
+    ) -> tuple[StoreUpdate[Obj], ...]:
         """Return the changes to the store that an answer causes; none if it is not newer.
 
         Args:
@@ -201,7 +201,7 @@ class ReflectorCore:
         """
         return self._replica.learn(answer, included=included, shared=shared)
 
-    def lose(self, held: Obj) -> tuple[Change[Obj], ...]:
+    def lose(self, held: Obj) -> tuple[StoreUpdate[Obj], ...]:
         """Return the changes to the store for an object that no longer exists."""
         return self._replica.lose(held)
 
@@ -273,7 +273,7 @@ class ReflectorCore:
 
     def _received(self, events: Sequence[WatchEvent], now: float, chance: float) -> list[Command]:
         commands: list[Command] = []
-        changes: list[Change[Obj]] = []
+        changes: list[StoreUpdate[Obj]] = []
         for event in events:
             if event.type == "ERROR":
                 error = api_error(event.object.get("code") or 500, event.object)
@@ -395,5 +395,5 @@ class ReflectorCore:
         return [Sleep(seconds)]
 
 
-def _flushed(commands: list[Command], changes: list[Change[Obj]]) -> list[Command]:
+def _flushed(commands: list[Command], changes: list[StoreUpdate[Obj]]) -> list[Command]:
     return [*commands, Apply(tuple(changes))] if changes else commands

@@ -18,7 +18,7 @@ from kueuelib.errors import (
     ServerTimeout,
     UnsupportedMediaType,
 )
-from kueuelib.machinery.store import Change
+from kueuelib.machinery.store import StoreUpdate
 
 # ---- how a reflector lists and watches: every limit of an informer -------------------------------
 
@@ -176,7 +176,7 @@ class Sleep:
 class Apply:
     """Carry out changes on the store, then call the handlers."""
 
-    changes: tuple[Change[Obj], ...]
+    changes: tuple[StoreUpdate[Obj], ...]
 
 
 @attrs.frozen

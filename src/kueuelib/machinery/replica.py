@@ -24,7 +24,7 @@ from kueuelib.machinery.selectors import (
     parse_field_selector,
     parse_label_selector,
 )
-from kueuelib.machinery.store import Change
+from kueuelib.machinery.store import StoreUpdate
 
 # ---- keeps states of objects that are newer than the watch: the answers to our own requests ------
 # The rule is: *an older state never replaces a newer one*. The resource versions of a kind come
@@ -56,7 +56,7 @@ def is_last_state(obj: Mapping[str, Any]) -> bool:
 
 
 @attrs.frozen
-class Scope:
+class WatchScope:
     """The objects of a kind that a list or a watch returns.
 
     Attributes:
@@ -70,7 +70,7 @@ class Scope:
     fields: FieldSelector = attrs.field(factory=FieldSelector)
 
     @classmethod
-    def parse(cls, namespace: str, label_selector: str, field_selector: str) -> Scope:
+    def parse(cls, namespace: str, label_selector: str, field_selector: str) -> WatchScope:
         """The scope of a request with these parameters.
 
         Raises:
@@ -273,7 +273,7 @@ class Replica:
 
     # ---- answers to other requests
 
-    def learn(self, answer: Obj, *, included: bool, shared: bool) -> tuple[Change[Obj], ...]:
+    def learn(self, answer: Obj, *, included: bool, shared: bool) -> tuple[StoreUpdate[Obj], ...]:
         """See `ReflectorCore.learn`."""
         if not self.synced:
             self._answered = max(self._answered, version_number(answer))
@@ -282,13 +282,13 @@ class Replica:
         if not self.ahead.learn(key, answer, number_of(self.version), held=included):
             return ()
         if not included:
-            return (Change(key, None),)
-        return (Change(key, self.kept(answer if shared else _copied(answer))),)
+            return (StoreUpdate(key, None),)
+        return (StoreUpdate(key, self.kept(answer if shared else _copied(answer))),)
 
-    def lose(self, held: Obj) -> tuple[Change[Obj], ...]:
+    def lose(self, held: Obj) -> tuple[StoreUpdate[Obj], ...]:
         """See `ReflectorCore.lose`."""
         key = key_in(held)
-        return (Change(key, None),) if self.ahead.lose(key, held) else ()
+        return (StoreUpdate(key, None),) if self.ahead.lose(key, held) else ()
 
     # ---- filling
 
@@ -333,7 +333,7 @@ class Replica:
         self.filling = {} if initial_events else None
         self.trusted = version not in NO_VERSION and not initial_events
 
-    def change(self, event: WatchEvent) -> Change[Obj] | None:
+    def change(self, event: WatchEvent) -> StoreUpdate[Obj] | None:
         """The change to the store; None if the event is outdated or an initial one."""
         key = key_in(event.object)
         version = version_in(event.object)
@@ -349,7 +349,7 @@ class Replica:
             self.version = version
         if self.ahead.is_outdated(key, event.object, deleted=deleted):
             return None
-        return Change(key, None if deleted else self.kept(event.object))
+        return StoreUpdate(key, None if deleted else self.kept(event.object))
 
     def pass_by(self) -> None:
         """Forget learned states that the watch has caught up with."""

@@ -349,7 +349,7 @@ def parse_label_selector(text: str) -> Selector:
     Raises:
         InvalidSelector: the text is not a label selector.
     """
-    return _Parser(text).selector()
+    return _SelectorParser(text).selector()
 
 
 _FIRST = "!, identifier, or 'end of string'"
@@ -359,7 +359,7 @@ def _is_word(token: str) -> bool:
     return bool(re.match(r"[^\s=!(),<>]", token))
 
 
-class _Parser:
+class _SelectorParser:
     """Recursive descent over the tokens of a label selector."""
 
     def __init__(self, text: str) -> None:

@@ -143,7 +143,7 @@ class Delta(Generic[T]):
         return newest
 
 
-class Change(NamedTuple, Generic[T]):
+class StoreUpdate(NamedTuple, Generic[T]):
     """A command to a store: hold `value` under `key`, or drop the key if `value` is None."""
 
     key: ObjectKey
@@ -291,7 +291,7 @@ class Store(Generic[T]):
         self._filed[key] = filed
 
     def apply(
-        self, changes: Iterable[Change[T]], *, same: Callable[[T, T], bool] | None = None
+        self, changes: Iterable[StoreUpdate[T]], *, same: Callable[[T, T], bool] | None = None
     ) -> tuple[Delta[T], ...]:
         """Carry out changes in order; dropping an unknown key gives no delta.
 

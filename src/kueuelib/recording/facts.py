@@ -26,7 +26,7 @@ from kueuelib.api.struct import MicroTime, Struct, Time, json_name
 from kueuelib.api.workload import AdmissionCheckState, WorkloadSpec, WorkloadStatus
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle_values import Admit, Plan, Wait
-from kueuelib.scheduler.decide.preemption.victims import Preemption
+from kueuelib.scheduler.decide.preemption.victims import PendingPreemption
 from kueuelib.scheduler.events import Event
 from kueuelib.scheduler.object_reasons import REPORTED
 from kueuelib.scheduler.pending.workload_info import is_finished
@@ -56,7 +56,7 @@ def plan_data(plan: Plan) -> Obj:
     }
 
 
-def preemptions_data(preemptions: tuple[Preemption, ...]) -> Obj:
+def preemptions_data(preemptions: tuple[PendingPreemption, ...]) -> Obj:
     """The same for preemptions outside a cycle."""
     return {"preempt": list(map(_preempt, preemptions))} if preemptions else {}
 
@@ -84,7 +84,7 @@ def _sets(admission: Admission) -> list[object]:
     ]
 
 
-def _preempt(preemption: Preemption) -> list[object]:
+def _preempt(preemption: PendingPreemption) -> list[object]:
     victims = [[str(victim.key), victim.path.value] for victim in preemption.victims]
     return [str(preemption.key), victims]
 

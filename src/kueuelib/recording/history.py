@@ -32,7 +32,7 @@ _FIELDS = {
 _BY_KEY = ("local_queues", "limit_ranges", "workloads")
 
 
-class Objects:
+class PresentObjects:
     """The present objects by kind and key, according to the facts so far."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class WorkloadHistory:
         return None if since is None or self.ended is None else max(0.0, self.ended - since)
 
 
-class Lives:
+class WorkloadFates:
     """The fate of every Workload from one time on.
 
     Args:

@@ -32,7 +32,7 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.logs import get_logger
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import CycleInput, Plan
-from kueuelib.scheduler.decide.preemption.guard import History
+from kueuelib.scheduler.decide.preemption.guard import PreemptionHistory
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.pending.workload_info import holds_quota
@@ -111,7 +111,7 @@ class RecordedEngine(Engine):
         self,
         settings: Settings = DEFAULTS,
         tape: Tape | None = None,
-        history: History | None = None,
+        history: PreemptionHistory | None = None,
     ) -> None:
         super().__init__(settings, history)
         self.tape = tape or Tape()

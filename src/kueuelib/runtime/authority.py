@@ -303,7 +303,7 @@ def _frozen(values: Iterable[str]) -> frozenset[str]:
 
 
 @attrs.frozen
-class Names:
+class ServerNames:
     """What a server is called: host names and addresses.
 
     Attributes:
@@ -314,21 +314,21 @@ class Names:
     hosts: frozenset[str] = attrs.field(default=frozenset(), converter=_frozen)
     addresses: frozenset[str] = attrs.field(default=frozenset(), converter=_frozen)
 
-    def __or__(self, other: Names) -> Names:
-        return Names(self.hosts | other.hosts, self.addresses | other.addresses)
+    def __or__(self, other: ServerNames) -> ServerNames:
+        return ServerNames(self.hosts | other.hosts, self.addresses | other.addresses)
 
-    def covers(self, other: Names) -> bool:
+    def covers(self, other: ServerNames) -> bool:
         """Whether all of the other's names are among these."""
         return other.hosts <= self.hosts and other.addresses <= self.addresses
 
 
-def service_names(service: str, namespace: str) -> Names:
+def service_names(service: str, namespace: str) -> ServerNames:
     """The host names of a Service, as an API server uses them."""
     short = f"{service}.{namespace}.svc"
-    return Names({short, f"{short}.cluster.local"})
+    return ServerNames({short, f"{short}.cluster.local"})
 
 
-def host_names(hosts: Iterable[str]) -> Names:
+def host_names(hosts: Iterable[str]) -> ServerNames:
     """Host names and addresses, separately."""
     names, addresses = set(), set()
     for host in hosts:
@@ -336,11 +336,11 @@ def host_names(hosts: Iterable[str]) -> Names:
             addresses.add(str(ipaddress.ip_address(host)))
         except ValueError:
             names.add(host)
-    return Names(names, addresses)
+    return ServerNames(names, addresses)
 
 
 @attrs.frozen
-class Judgement:
+class CertificateVerdict:
     """The result of checking certificates.
 
     Attributes:
@@ -351,12 +351,12 @@ class Judgement:
     """
 
     problem: str = ""
-    names: Names = Names()
+    names: ServerNames = ServerNames()
     server_ends: float = 0.0
     authority_ends: float = 0.0
 
 
-def judge(certificates: Certificates) -> Judgement:
+def judge(certificates: Certificates) -> CertificateVerdict:
     """Check certificates by a handshake between a strict client and a server that uses them."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -367,13 +367,13 @@ def judge(certificates: Certificates) -> Judgement:
         client.load_verify_locations(cadata=certificates.ca_cert.decode("ascii"))
         peer = _handshake(client, server)
     except (ssl.SSLError, OSError, ValueError) as error:
-        return Judgement(problem=getattr(error, "verify_message", "") or str(error))
+        return CertificateVerdict(problem=getattr(error, "verify_message", "") or str(error))
     first = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     first.load_verify_locations(cadata=_first(certificates.ca_cert).decode("ascii"))
     own = first.get_ca_certs()
     pairs = peer.get("subjectAltName", ())
-    return Judgement(
-        names=Names(
+    return CertificateVerdict(
+        names=ServerNames(
             {value for kind, value in pairs if kind == "DNS"},
             {str(ipaddress.ip_address(value)) for kind, value in pairs if kind == "IP Address"},
         ),
@@ -383,7 +383,7 @@ def judge(certificates: Certificates) -> Judgement:
 
 
 def renewed(
-    present: Certificates | None, names: Names, now: float, *, organisation: str = "kueuelib"
+    present: Certificates | None, names: ServerNames, now: float, *, organisation: str = "kueuelib"
 ) -> Certificates:
     """Certificates that are good for these names for a while: the present ones, or better ones.
 
@@ -470,14 +470,14 @@ def _first(bundle: bytes) -> bytes:
     return bundle.partition(end)[0] + end + b"\n"
 
 
-def _all_new(names: Names, now: float, organisation: str) -> Certificates:
+def _all_new(names: ServerNames, now: float, organisation: str) -> Certificates:
     ca_cert, ca_key = new_authority(f"{organisation}-ca", (organisation,), now, AUTHORITY_LIFE)
     tls_cert, tls_key = _new_server(ca_cert, ca_key, names, now, organisation)
     return Certificates(ca_cert, ca_key, tls_cert, tls_key)
 
 
 def _new_server(
-    ca_cert: bytes, ca_key: bytes, names: Names, now: float, organisation: str
+    ca_cert: bytes, ca_key: bytes, names: ServerNames, now: float, organisation: str
 ) -> tuple[bytes, bytes]:
     hosts = (*sorted(names.hosts), *sorted(names.addresses))
     name = f"{organisation}-webhook"

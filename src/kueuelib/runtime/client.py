@@ -17,7 +17,7 @@ from kueuelib.runtime import queries
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.queries import ObjectList, Params, PatchType, object_path, params_of
 from kueuelib.runtime.sessions import decode_json, encode_json
-from kueuelib.runtime.transport import Calls, Transport
+from kueuelib.runtime.transport import Requester, Transport
 from kueuelib.runtime.watch import WatchStream
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class Client:
     ) -> None:
         self.transport = transport
         self.field_manager = field_manager
-        self._calls = Calls(transport, throttle=throttle, guard=guard, clock=clock)
+        self._calls = Requester(transport, throttle=throttle, guard=guard, clock=clock)
         self.reads = True  # whether answers to writes are decoded; otherwise they are empty
 
     def guarded(self, guard: Callable[[], None]) -> Client:

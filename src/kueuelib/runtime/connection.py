@@ -22,7 +22,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.endpoint import (
     HOOK_TIMEOUT,
-    Configuration,
+    ClientConfiguration,
     ConfigurationSource,
     Configured,
     Endpoint,
@@ -45,7 +45,7 @@ _START_SERVER = "start it, or correct the cluster's server"
 
 
 async def connect(
-    kubeconfig: str | os.PathLike[str] | Endpoint | Configured | Configuration | None = None,
+    kubeconfig: str | os.PathLike[str] | Endpoint | Configured | ClientConfiguration | None = None,
     context: str | None = None,
     *,
     observer: Observer | None = None,
@@ -62,7 +62,7 @@ async def connect(
 
     Args:
         kubeconfig: the path of a kubeconfig, or an `Endpoint`; if None, kubectl's rules find the
-            file. Or an `ApiClient` or a `Configuration` of kubernetes_asyncio: its server,
+            file. Or an `ApiClient` or a `ClientConfiguration` of kubernetes_asyncio: its server,
             certificates, proxy, token with its refresh hook, and default headers are used, but
             not its connections.
         context: the context of a kubeconfig; if None, the current one.

@@ -255,8 +255,8 @@ def _environment_proxy(server: SplitResult, env: Mapping[str, str] | None) -> st
     return None if bypassed else proxies.get(server.scheme)
 
 
-# ---- the server and the credentials that an `ApiClient` or a `Configuration` names ---------------
-# Those of kubernetes_asyncio, and of other packages with classes of the same form.
+# ---- the server and the credentials that an `ApiClient` or a `ClientConfiguration` names
+# --------------- Those of kubernetes_asyncio, and of other packages with classes of the same form.
 
 REFRESH = 1.0
 """Seconds after which the configuration is read, and its hook called, again."""
@@ -265,7 +265,7 @@ HOOK_TIMEOUT = 30.0
 _GENERATED_AGENT = "OpenAPI-Generator/"
 
 
-class Configuration(Protocol):
+class ClientConfiguration(Protocol):
     """The configuration of a generated client: `kubernetes_asyncio.client.Configuration`."""
 
     @property
@@ -283,7 +283,7 @@ class Configured(Protocol):
     """A generated client: `kubernetes_asyncio.client.ApiClient`."""
 
     @property
-    def configuration(self) -> Configuration:
+    def configuration(self) -> ClientConfiguration:
         """Where the server is, and the credentials."""
         ...
 
@@ -298,7 +298,7 @@ def is_configured(given: object) -> TypeGuard[Configured]:
     return is_configuration(getattr(given, "configuration", None))
 
 
-def is_configuration(given: object) -> TypeGuard[Configuration]:
+def is_configuration(given: object) -> TypeGuard[ClientConfiguration]:
     """Whether a value is the configuration of a generated client."""
     return all(hasattr(given, each) for each in ("host", "api_key", "get_api_key_with_prefix"))
 
@@ -317,7 +317,7 @@ class ConfigurationSource:
 
     def __init__(
         self,
-        given: Configured | Configuration,
+        given: Configured | ClientConfiguration,
         *,
         clock: Clock = SYSTEM_CLOCK,
         patience: float = HOOK_TIMEOUT,

@@ -68,7 +68,7 @@ class Headers:
         return [each.strip() for each in values if each.strip()]
 
 
-class Head(NamedTuple):
+class ResponseHead(NamedTuple):
     """The beginning of an answer.
 
     Attributes:
@@ -84,7 +84,7 @@ class Head(NamedTuple):
     size: int
 
 
-def head_of(got: bytes) -> Head | None:
+def head_of(got: bytes) -> ResponseHead | None:
     """The head with which bytes begin; None if there have to be more.
 
     Raises:
@@ -99,7 +99,7 @@ def head_of(got: bytes) -> Head | None:
             raise BrokenAnswer("the head of the answer is too long")
         return None
     lines = _FOLDED.sub(b" ", got[first.end() : end + 2])
-    return Head(int(first[2]), Headers(lines), int(first[1]), end + 4)
+    return ResponseHead(int(first[2]), Headers(lines), int(first[1]), end + 4)
 
 
 class Framing(Protocol):
@@ -203,7 +203,7 @@ class Chunked:
         return False
 
 
-def framing_of(head: Head, *, has_body: bool) -> Framing:
+def framing_of(head: ResponseHead, *, has_body: bool) -> Framing:
     """How to find the end of the body.
 
     Raises:
@@ -225,7 +225,7 @@ def framing_of(head: Head, *, has_body: bool) -> Framing:
     return Sized(int(length))
 
 
-def stays(head: Head, framing: Framing) -> bool:
+def stays(head: ResponseHead, framing: Framing) -> bool:
     """Whether the connection may be used again after an answer."""
     wanted = head.headers.tokens("Connection")
     if isinstance(framing, Unsized) or "close" in wanted:
@@ -233,7 +233,7 @@ def stays(head: Head, framing: Framing) -> bool:
     return head.minor == 1 or "keep-alive" in wanted
 
 
-def decoder_of(head: Head) -> Any:
+def decoder_of(head: ResponseHead) -> Any:
     """What decodes the body, as `zlib.decompressobj` does; None: it is as it comes."""
     codings = [each for each in head.headers.tokens("Content-Encoding") if each != "identity"]
     if len(codings) != 1 or codings[0] not in _KNOWN:
@@ -305,7 +305,7 @@ class Body:
         "ended",
     )
 
-    def __init__(self, exchange: Exchange, head: Head, framing: Framing) -> None:
+    def __init__(self, exchange: Exchange, head: ResponseHead, framing: Framing) -> None:
         self.ended = False
         self._exchange = exchange
         self._framing = framing

@@ -22,8 +22,8 @@ from multidict import CIMultiDict
 from kueuelib.api.forms import decode_model, encode_model, is_model, is_model_class
 from kueuelib.api.meta import Obj
 from kueuelib.errors import ApiError, ConfigError, InvalidObject, TransportError
-from kueuelib.runtime.sessions import Answer, encode_json, in_words
-from kueuelib.runtime.transport import Calls
+from kueuelib.runtime.sessions import OpenResponse, encode_json, in_words
+from kueuelib.runtime.transport import Requester
 
 _OURS = frozenset({"accept", "content-type", "user-agent"})
 """Headers that a request may have; all others belong to the connection."""
@@ -48,7 +48,7 @@ class ConnectedApiClient(ApiClient):
     """
 
     def __init__(
-        self, calls: Calls, learn: Callable[[Obj], None] | None, field_manager: str
+        self, calls: Requester, learn: Callable[[Obj], None] | None, field_manager: str
     ) -> None:
         # Not the constructor of the base: it opens connections of its own.
         self.configuration = generated.Configuration(host=calls.transport.address)
@@ -63,7 +63,7 @@ class ConnectedApiClient(ApiClient):
         self._calls = calls
         self._learn = learn
         self._field_manager = field_manager
-        self._streams: set[Stream] = set()
+        self._streams: set[StreamedResponse] = set()
 
     async def close(self) -> None:
         """End the streams that are open; the connection belongs to the client."""
@@ -110,7 +110,7 @@ class ConnectedApiClient(ApiClient):
                 if not _preload_content:
                     answer = await self._calls.stream(method, path, verb=verb, **request)
                     end = started + whole if whole else math.inf
-                    return Stream(answer, silence, end, self._streams)
+                    return StreamedResponse(answer, silence, end, self._streams)
                 response = await self._calls.send(method, path, verb=verb, **request)
         except ApiError as error:
             raise _exception(error) from error
@@ -158,7 +158,7 @@ class ConnectedApiClient(ApiClient):
             self._learn(obj)
 
 
-class Stream:
+class StreamedResponse:
     """An answer that is read as it comes, with the part of aiohttp's response that is in use.
 
     Attributes:
@@ -170,7 +170,11 @@ class Stream:
     """
 
     def __init__(
-        self, answer: Answer, silence: float | None, end: float, streams: set[Stream]
+        self,
+        answer: OpenResponse,
+        silence: float | None,
+        end: float,
+        streams: set[StreamedResponse],
     ) -> None:
         self.status, self.reason = answer.status, _reason(answer.status)
         self.ok = self.status < HTTPStatus.BAD_REQUEST

@@ -34,11 +34,11 @@ from kueuelib.machinery.reflector_protocol import (
     WatchEvent,
     WatchOpened,
 )
-from kueuelib.machinery.replica import Scope, is_last_state, number_of, version_number
+from kueuelib.machinery.replica import WatchScope, is_last_state, number_of, version_number
 from kueuelib.machinery.store import (
     NAMESPACE_INDEX,
-    Change,
     Store,
+    StoreUpdate,
     Transform,
     metadata_of,
     namespace_of,
@@ -281,7 +281,7 @@ class Informer:
             metadata_only=metadata_only,
         )
         self._requests.metrics.measure(self.store, self._requests)
-        self._scope = Scope.parse(namespace, label_selector, field_selector)
+        self._scope = WatchScope.parse(namespace, label_selector, field_selector)
         self._clock = clock
         if metadata_only:
             kept, transform = transform, lambda obj: kept(metadata_of(obj))
@@ -467,7 +467,7 @@ class Informer:
     def _is_ours(self, obj: Obj) -> bool:
         return not self.ended and (obj.get("apiVersion"), obj.get("kind")) == self._type_meta
 
-    def _change(self, changes: Sequence[Change[Obj]]) -> None:
+    def _change(self, changes: Sequence[StoreUpdate[Obj]]) -> None:
         try:
             self._take(self.store.apply(changes, same=same_version))
             self._dispatch.flush()

@@ -19,17 +19,17 @@ from kueuelib.machinery.election import (
     Command,
     CreateLease,
     ElectionCore,
+    ElectionOver,
+    ElectionTick,
     Failed,
     Fetched,
     GetLease,
     Input,
     LeaderChanged,
+    Pause,
     StartedLeading,
-    Stop,
     StoppedLeading,
-    Tick,
     UpdateLease,
-    Wait,
     Written,
 )
 from kueuelib.machinery.election_options import ElectionOptions
@@ -137,7 +137,7 @@ class Elector:
                     case LeaderChanged(identity):
                         self._log.info("leader changed", leader=identity)
             last = commands[-1] if commands else None
-            if isinstance(last, Stop):
+            if isinstance(last, ElectionOver):
                 if cancelled is not None and why in ("cancelled", ""):
                     raise cancelled
                 self.lost = True
@@ -159,14 +159,14 @@ class Elector:
         left = None if deadline is None else max(deadline - self._clock.monotonic(), 0.0)
         try:
             with anyio.fail_after(left) as limit:
-                if isinstance(command, Wait):
+                if isinstance(command, Pause):
                     await self._pause(command.seconds)
-                    return Tick()
+                    return ElectionTick()
                 return await self._call(command)
         except TimeoutError:
             if not limit.cancelled_caught:
                 raise
-            return Tick()
+            return ElectionTick()
 
     async def _pause(self, seconds: float) -> None:
         """Sleep; an elector that only observes wakes up when `stand` is called."""

@@ -142,7 +142,7 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 FORMATS = ("console", "json")
 
 
-class _Run:
+class _LazyId:
     """An id that is made only when a line is logged."""
 
     @cached_property
@@ -164,7 +164,7 @@ class run_of:  # noqa: N801 - used like a function
     __slots__ = ("_said", "_tokens")
 
     def __init__(self, controller: str, key: object) -> None:
-        self._said = {"controller": controller, "reconcile": _Run(), "key": str(key)}
+        self._said = {"controller": controller, "reconcile": _LazyId(), "key": str(key)}
 
     def __enter__(self) -> None:
         self._tokens = structlog.contextvars.bind_contextvars(**self._said)

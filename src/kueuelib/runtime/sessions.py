@@ -156,7 +156,7 @@ _OURS: Final = ("accept", "content-length", "content-type", "transfer-encoding",
 """Headers that each request says for itself."""
 
 
-class Answer:
+class OpenResponse:
     """An answer whose body is still to come; it holds its connection until `release`.
 
     Attributes:
@@ -186,7 +186,7 @@ class Answer:
         self._keep = keep
         self._leave: Callable[[], None] | None = None
 
-    def held_by(self, leave: Callable[[], None]) -> Answer:
+    def held_by(self, leave: Callable[[], None]) -> OpenResponse:
         """Let `release` call a function, once."""
         self._leave = leave
         return self
@@ -261,7 +261,7 @@ class Session:
         accept: str,
         *,
         streams: bool = False,
-    ) -> Answer:
+    ) -> OpenResponse:
         """Send a request; the answer has arrived up to its headers.
 
         Args:
@@ -293,7 +293,9 @@ class Session:
             self.drop_spare()  # they may have ended in the same way
             return await self._exchange(url, method, request, streams=streams)
 
-    async def _exchange(self, url: str, method: str, request: bytes, *, streams: bool) -> Answer:
+    async def _exchange(
+        self, url: str, method: str, request: bytes, *, streams: bool
+    ) -> OpenResponse:
         connection = self._spare_one() or await self._dialler.connect(self._made)
         try:
             answer = connection.answer(streams=streams, has_body=method != "HEAD")
@@ -302,7 +304,7 @@ class Session:
                 await _write_large(connection, request, answer)
             elif transport is not None:  # without one, the answer is an error
                 transport.write(request)
-            return Answer(self._host, url, connection, self._keep, *await answer)
+            return OpenResponse(self._host, url, connection, self._keep, *await answer)
         except BaseException:
             connection.drop()
             raise
@@ -384,7 +386,7 @@ class Sessions:
         self._users = 0
         self._retired = False
 
-    async def send(self, endpoint: Endpoint, *request: Any, watch: bool) -> Answer:
+    async def send(self, endpoint: Endpoint, *request: Any, watch: bool) -> OpenResponse:
         """Send a call, or begin a watch; see `Session.send`."""
         self._users += 1
         try:

@@ -19,7 +19,7 @@ _RECORD: Final = 16 * 1024
 """Bytes of the largest record of TLS."""
 
 
-class _State(Enum):
+class _HandshakeState(Enum):
     SHAKING = 1
     OPEN = 2
     LEAVING = 3
@@ -90,7 +90,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
             self._incoming, self._outgoing, server_side=server_side, server_hostname=server_hostname
         )
         self._below: Any = None
-        self._state = _State.SHAKING
+        self._state = _HandshakeState.SHAKING
         self._paused = False
         self._backlog = b""
         self._failure: Exception | None = None
@@ -109,7 +109,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the protocol above, or the wait for the handshake."""
         failure = self._failure or exc
-        shaking, self._state = self._state is _State.SHAKING, _State.CLOSED
+        shaking, self._state = self._state is _HandshakeState.SHAKING, _HandshakeState.CLOSED
         self._stop_timer()
         self._backlog = b""
         if shaking:
@@ -135,10 +135,10 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
 
     def eof_received(self) -> None:
         """The other side sends no more, perhaps without saying so in TLS."""
-        if self._state is _State.SHAKING:
+        if self._state is _HandshakeState.SHAKING:
             self._fail(ConnectionResetError("the connection was closed in the handshake"))
-        elif self._state is _State.OPEN and self.above is not None:
-            self._state = _State.LEAVING
+        elif self._state is _HandshakeState.OPEN and self.above is not None:
+            self._state = _HandshakeState.LEAVING
             self.above.eof_received()
 
     def pause_writing(self) -> None:
@@ -161,7 +161,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         """Sends; nothing after the end."""
-        if self._state is not _State.OPEN or not data:
+        if self._state is not _HandshakeState.OPEN or not data:
             return
         if self._backlog:
             self._backlog += bytes(data)
@@ -182,10 +182,10 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Says the end, and waits a moment for the other side's."""
-        if self._state is _State.SHAKING:
+        if self._state is _HandshakeState.SHAKING:
             self.abort()
-        elif self._state is _State.OPEN:
-            self._state = _State.LEAVING
+        elif self._state is _HandshakeState.OPEN:
+            self._state = _HandshakeState.LEAVING
             self._timer = asyncio.get_running_loop().call_later(self._farewell_seconds, self.abort)
             if self._paused:
                 self._paused = False
@@ -201,7 +201,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
     def is_closing(self) -> bool:
         """Whether it is closed, or will be."""
         return (
-            self._state in (_State.LEAVING, _State.CLOSED)
+            self._state in (_HandshakeState.LEAVING, _HandshakeState.CLOSED)
             or self._below is None
             or self._below.is_closing()
         )
@@ -235,7 +235,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
 
     def pause_reading(self) -> None:
         """Takes no more bytes."""
-        if self._state is _State.OPEN and not self._paused:
+        if self._state is _HandshakeState.OPEN and not self._paused:
             self._paused = True
             self._below.pause_reading()
 
@@ -266,11 +266,11 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
     # ---- in between
 
     def _advance(self) -> None:
-        if self._state is _State.OPEN:
+        if self._state is _HandshakeState.OPEN:
             self._read()
-        elif self._state is _State.SHAKING:
+        elif self._state is _HandshakeState.SHAKING:
             self._shake()
-        elif self._state is _State.LEAVING:
+        elif self._state is _HandshakeState.LEAVING:
             self._leave()
 
     def _shake(self) -> None:
@@ -284,7 +284,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
             self._fail(error)
             return
         self._stop_timer()
-        self._state = _State.OPEN
+        self._state = _HandshakeState.OPEN
         self._flush()
         self.above = self._make()
         self.above.connection_made(self)
@@ -316,7 +316,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
             self._flush()
         if chunks and self.above is not None:
             self.above.data_received(chunks[0] if len(chunks) == 1 else b"".join(chunks))
-        if ended and self.above is not None and self._state is _State.OPEN:
+        if ended and self.above is not None and self._state is _HandshakeState.OPEN:
             self.above.eof_received()
             self.close()
 
@@ -349,8 +349,8 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         """Close it; what was written, for example an alert, still goes."""
         self._failure = error
         self._stop_timer()
-        if self._state is _State.SHAKING:
-            self._state = _State.CLOSED
+        if self._state is _HandshakeState.SHAKING:
+            self._state = _HandshakeState.CLOSED
             self._tell(error)
             self._below.close()
         else:

@@ -27,7 +27,7 @@ from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.network_errors import NetworkError, NoConnection, NoTls
 from kueuelib.runtime.sessions import (
-    Answer,
+    OpenResponse,
     Params,
     Response,
     Sessions,
@@ -253,7 +253,7 @@ class Transport:
         accept: str = "application/json",
         timeout: float | None = None,  # noqa: ASYNC109 - until the answer begins
         verb: str = "",
-    ) -> Answer:
+    ) -> OpenResponse:
         """One call whose answer is read as it comes; the caller releases it. See `request`.
 
         Raises:
@@ -289,7 +289,7 @@ class Transport:
 
     @property
     def configuration(self) -> Any:
-        """The `Configuration` of a generated client that the endpoint comes from, or None."""
+        """The `ClientConfiguration` of a generated client that the endpoint comes from, or None."""
         return getattr(self._source, "configuration", None)
 
     async def close(self) -> None:
@@ -319,7 +319,7 @@ class Transport:
         accept: str,
         *,
         watch: bool = False,
-    ) -> Answer:
+    ) -> OpenResponse:
         """Send; repeat once with other credentials if the first ones were refused."""
         may_renew = True
         target = target_of(path, params)
@@ -407,7 +407,7 @@ def _origin(endpoint: Endpoint) -> str:
     return f"{url.scheme}://{url.netloc.rpartition('@')[2]}"
 
 
-async def _raise_failure(answer: Answer) -> None:
+async def _raise_failure(answer: OpenResponse) -> None:
     try:
         with anyio.fail_after(CONNECT_TIMEOUT):
             data = await answer.read()
@@ -418,7 +418,7 @@ async def _raise_failure(answer: Answer) -> None:
     raise failure(Response(answer.status, answer.headers, data))
 
 
-async def _check_watch(answer: Answer) -> None:
+async def _check_watch(answer: OpenResponse) -> None:
     if answer.status >= 300:
         await _raise_failure(answer)
     content_type, _, _ = (answer.headers.first("Content-Type") or "nothing").partition(";")
@@ -438,11 +438,11 @@ MAX_DELAY = 30.0
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 """The text of a `Warning` header: a quoted string, in which a backslash escapes (RFC 9110)."""
 
-A = TypeVar("A", Response, Answer)
+A = TypeVar("A", Response, OpenResponse)
 
 
 @attrs.frozen(eq=False)
-class Calls:
+class Requester:
     """Sends the calls of one client.
 
     A call is repeated with back-off if the server answered 429, or if a read could not connect.
@@ -461,7 +461,7 @@ class Calls:
     _log: Any = attrs.field(factory=lambda: get_logger("client"), init=False)
     _warned: set[str] = attrs.field(factory=set, init=False)
 
-    def apart(self) -> Calls:
+    def apart(self) -> Requester:
         """The same with a rate limit of its own, if it is a `Throttle`."""
         throttle = self.throttle
         return attrs.evolve(
@@ -478,7 +478,7 @@ class Calls:
         """
         return await self._send(self.transport.request, method, path, verb, request)
 
-    async def stream(self, method: str, path: str, *, verb: str, **request: Any) -> Answer:
+    async def stream(self, method: str, path: str, *, verb: str, **request: Any) -> OpenResponse:
         """Send one call; its answer, also a failure, is read as it comes. See `Transport.stream`.
 
         Raises:

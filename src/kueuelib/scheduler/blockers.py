@@ -89,7 +89,7 @@ class Together:
         return f"{gone} it would still lack {missing}{limit}{spared}"
 
 
-class Severity(IntEnum):
+class BlockerSize(IntEnum):
     """How much has to change for a blocker to go away; larger is more."""
 
     QUOTA_IN_USE = 1
@@ -103,7 +103,7 @@ class FlavorMissing:
 
     flavor: str
 
-    severity = Severity.NO_MATCH
+    severity = BlockerSize.NO_MATCH
 
     @property
     def text(self) -> str:
@@ -120,7 +120,7 @@ class UntoleratedTaint:
     value: str
     effect: str
 
-    severity = Severity.NO_MATCH
+    severity = BlockerSize.NO_MATCH
 
     @property
     def text(self) -> str:
@@ -145,7 +145,7 @@ class AffinityMismatch:
     wanted: str = ""
     offered: str = ""
 
-    severity = Severity.NO_MATCH
+    severity = BlockerSize.NO_MATCH
 
     @property
     def text(self) -> str:
@@ -167,7 +167,7 @@ class ResourceUncovered:
 
     resource: str
 
-    severity = Severity.NO_MATCH
+    severity = BlockerSize.NO_MATCH
 
     @property
     def text(self) -> str:
@@ -193,7 +193,7 @@ class ExceedsCapacity:
     requested: int
     capacity: int
 
-    severity = Severity.EXCEEDS_QUOTA
+    severity = BlockerSize.EXCEEDS_QUOTA
 
     @property
     def text(self) -> str:
@@ -238,7 +238,7 @@ class QuotaInUse:
     reclaimable: bool
     outlook: Outlook | None = None
 
-    severity = Severity.QUOTA_IN_USE
+    severity = BlockerSize.QUOTA_IN_USE
 
     @property
     def in_vain(self) -> Together | None:
@@ -290,7 +290,7 @@ class FlavorAttempt:
     blockers: tuple[Blocker, ...]
 
     @property
-    def severity(self) -> Severity:
+    def severity(self) -> BlockerSize:
         """The severity of the worst blocker, because all of them have to go."""
         return max(blocker.severity for blocker in self.blockers)
 
@@ -302,7 +302,7 @@ class GroupBlocked:
     attempts: tuple[FlavorAttempt, ...]
 
     @property
-    def severity(self) -> Severity:
+    def severity(self) -> BlockerSize:
         """The severity of the flavor closest to being usable; among equals, the first."""
         return min(attempt.severity for attempt in self.attempts)
 
@@ -320,7 +320,7 @@ class PodSetBlocked:
     groups: tuple[GroupBlocked, ...]
 
     @property
-    def severity(self) -> Severity:
+    def severity(self) -> BlockerSize:
         """The severity of the worst group, as all groups have to fit."""
         return max(group.severity for group in self.groups)
 

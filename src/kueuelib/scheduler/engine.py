@@ -18,8 +18,8 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.struct import frozen
 from kueuelib.scheduler.decide.cycle import Admit, CycleInput, Head, Plan, Wait
-from kueuelib.scheduler.decide.preemption.guard import History, Judge, PolicyFault
-from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, home_of
+from kueuelib.scheduler.decide.preemption.guard import Judge, PolicyFault, PreemptionHistory
+from kueuelib.scheduler.decide.preemption.victims import PendingPreemption, Victim, home_of
 from kueuelib.scheduler.decide.promises import Promises, wanted_by_owners
 from kueuelib.scheduler.decide.revalidation import missing_quota, victims_for, withdrawn_flavor
 from kueuelib.scheduler.events import Effects, Event
@@ -63,14 +63,16 @@ class Settled:
     admissions: tuple[Admit, ...]
     waits: tuple[Wait, ...]
     effects: Effects
-    preemptions: tuple[Preemption, ...] = ()
+    preemptions: tuple[PendingPreemption, ...] = ()
     faults: tuple[PolicyFault, ...] = ()
 
 
 class Engine(Knowledge):
     """Cache and queues behind one interface. Arguments and attributes are those of `Knowledge`."""
 
-    def __init__(self, settings: Settings = DEFAULTS, history: History | None = None) -> None:
+    def __init__(
+        self, settings: Settings = DEFAULTS, history: PreemptionHistory | None = None
+    ) -> None:
         super().__init__(settings, history)
         self._making_room: dict[ObjectKey, None] = {}
         self._again: dict[str, float] = {}
@@ -273,7 +275,7 @@ class Engine(Knowledge):
         )
         return Settled(tuple(admissions), tuple(waits), effects, preemptions, plan.faults)
 
-    def _issue(self, preemption: Preemption) -> Preemption | None:
+    def _issue(self, preemption: PendingPreemption) -> PendingPreemption | None:
         """The part of a preemption that must still be written; None if nothing is left."""
         key, name = preemption.key, preemption.cluster_queue
         item = self._still_stands(key, preemption.uid, name)
@@ -386,7 +388,7 @@ class Engine(Knowledge):
             return attrs.evolve(nothing, faults=faults)
         name = holder.cluster_queue
         places = Snapshot(frozen).places({name, *map(home_of, victims)})
-        preemption = Preemption(key, holder.uid, workload, name, places, victims)
+        preemption = PendingPreemption(key, holder.uid, workload, name, places, victims)
         return attrs.evolve(nothing, preemptions=(preemption,), faults=faults)
 
 

@@ -14,7 +14,7 @@ from kueuelib.api.kueue import (
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import Quantity, quantity_of
 from kueuelib.api.struct import frozen
-from kueuelib.scheduler.decide.preemption.guard import History
+from kueuelib.scheduler.decide.preemption.guard import PreemptionHistory
 from kueuelib.scheduler.facts.handlers import Facts
 from kueuelib.scheduler.facts.workloads import Standing, Where
 from kueuelib.scheduler.object_reasons import BackingOff, ClusterQueueInactive
@@ -296,9 +296,9 @@ class Knowledge:
         history: past preemptions that the preemption policy needs.
     """
 
-    def __init__(self, settings: Settings, history: History | None) -> None:
+    def __init__(self, settings: Settings, history: PreemptionHistory | None) -> None:
         self._settings = settings
-        self.history = history or History(settings.preemption.remembers)
+        self.history = history or PreemptionHistory(settings.preemption.remembers)
         self._facts = Facts(settings, self.history)
         self._state = self._facts.state
         self._cache = self._state.cache

@@ -11,7 +11,7 @@ from typing import Final
 from kueuelib.api import names
 from kueuelib.api.kueue import LocalQueue
 from kueuelib.api.meta import Obj
-from kueuelib.api.missing_features import TOPOLOGY, Asked, sentence
+from kueuelib.api.missing_features import TOPOLOGY, MissingFeature, sentence
 from kueuelib.api.names import REASON_COHORT_CYCLE, REASON_STOPPED, REASON_TERMINATING
 from kueuelib.api.patterns import NONE
 from kueuelib.api.struct import frozen
@@ -130,7 +130,7 @@ class FeaturesMissing:
         asked: its requests; at least one.
     """
 
-    asked: tuple[Asked, ...]
+    asked: tuple[MissingFeature, ...]
 
     @property
     def text(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import format_amount
 from kueuelib.api.struct import frozen
-from kueuelib.scheduler.blockers import Blocker, Mode, PodSetBlocked, Severity, Together
+from kueuelib.scheduler.blockers import Blocker, BlockerSize, Mode, PodSetBlocked, Together
 from kueuelib.scheduler.object_reasons import (
     EXCEEDS_MAX_QUOTA,
     NO_MATCHING_FLAVOR,
@@ -52,9 +52,9 @@ __all__ = [
 ]
 
 _CONDITION_REASONS = {
-    Severity.QUOTA_IN_USE: WAITING_FOR_QUOTA,
-    Severity.EXCEEDS_QUOTA: EXCEEDS_MAX_QUOTA,
-    Severity.NO_MATCH: NO_MATCHING_FLAVOR,
+    BlockerSize.QUOTA_IN_USE: WAITING_FOR_QUOTA,
+    BlockerSize.EXCEEDS_QUOTA: EXCEEDS_MAX_QUOTA,
+    BlockerSize.NO_MATCH: NO_MATCHING_FLAVOR,
 }
 
 
@@ -104,7 +104,7 @@ class NoFlavors:
             (blocked.pod_set, attempt.flavor): tuple(
                 blocker
                 for blocker in attempt.blockers
-                if blocker.severity is not Severity.QUOTA_IN_USE
+                if blocker.severity is not BlockerSize.QUOTA_IN_USE
             )
             for blocked in self.pod_sets
             for group in blocked.groups

@@ -15,7 +15,7 @@ import attrs
 from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.errors import ConfigError
 from kueuelib.scheduler.settings import DEFAULTS, Settings
-from kueuelib.simulator.cluster import Cluster, cluster_of, key_in, kind_and_key, overlaid
+from kueuelib.simulator.cluster import ClusterSetup, cluster_of, key_in, kind_and_key, overlaid
 from kueuelib.simulator.parsing import BadValue, moment
 
 AT_SECONDS = "kueuelib.dev/at-seconds"
@@ -24,7 +24,7 @@ FLAVOR = "ResourceFlavor"
 
 
 @attrs.frozen(eq=False)
-class Change:
+class ClusterChange:
     """The state of the cluster from a time on.
 
     Attributes:
@@ -35,7 +35,7 @@ class Change:
     """
 
     at: float
-    cluster: Cluster
+    cluster: ClusterSetup
     lost: frozenset[str]
     what: tuple[str, ...]
 
@@ -49,7 +49,7 @@ class _Timed:
 
 def course(
     objects: Iterable[Obj], settings: Settings = DEFAULTS
-) -> tuple[Cluster, tuple[Change, ...]]:
+) -> tuple[ClusterSetup, tuple[ClusterChange, ...]]:
     """The initial cluster, and its changes in the order of time.
 
     Args:
@@ -86,7 +86,7 @@ def course(
             f"{one.obj['kind']} {key_in(one.obj)} {'is lost' if one.lost else 'changes'}"
             for one in due
         )
-        changes.append(Change(at, cluster, frozenset(lost - before), what))
+        changes.append(ClusterChange(at, cluster, frozenset(lost - before), what))
     return first, tuple(changes)
 
 

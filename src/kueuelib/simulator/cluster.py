@@ -162,7 +162,7 @@ def key_in(obj: Mapping[str, Any]) -> ObjectKey:
 
 
 @attrs.frozen(eq=False)
-class Cluster:
+class ClusterSetup:
     """Everything that stays the same while jobs come and go.
 
     Attributes:
@@ -178,7 +178,7 @@ class Cluster:
     checks: Mapping[str, Obj]
 
 
-def cluster_of(objects: Iterable[Obj], settings: Settings = DEFAULTS) -> Cluster:
+def cluster_of(objects: Iterable[Obj], settings: Settings = DEFAULTS) -> ClusterSetup:
     """A cluster made of raw objects; kinds that the scheduler does not read are left out.
 
     Every AdmissionCheck counts as Active; `--check` says when it answers. Namespaces that only
@@ -222,7 +222,7 @@ def cluster_of(objects: Iterable[Obj], settings: Settings = DEFAULTS) -> Cluster
             for each in (_read(obj, core.RuntimeClass) for obj in raw["RuntimeClass"])
         },
     )
-    return Cluster(
+    return ClusterSetup(
         world,
         {key_of(obj).name: obj for obj in raw["ClusterQueue"]},
         {key_of(obj): obj for obj in raw["LocalQueue"]},

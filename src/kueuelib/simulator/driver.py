@@ -20,12 +20,12 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.world import World
-from kueuelib.simulator.changes import Change
-from kueuelib.simulator.cluster import Cluster
+from kueuelib.simulator.changes import ClusterChange
+from kueuelib.simulator.cluster import ClusterSetup
 from kueuelib.simulator.live import Audience, Listener, Live
-from kueuelib.simulator.lives import Agenda, Lives, Timing
+from kueuelib.simulator.lives import Agenda, JobLifecycles, Timing
 from kueuelib.simulator.parsing import END_OF_TIME
-from kueuelib.simulator.work import Job
+from kueuelib.simulator.work import TraceJob
 from kueuelib.workload.life import LifeSettings
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
 # ---- submits jobs after the end of another one ---------------------------------------------------
 
 
-class Following:
+class Successors:
     """Holds jobs back until the job that they follow has ended.
 
     Args:
@@ -51,17 +51,17 @@ class Following:
     """
 
     def __init__(
-        self, agenda: Agenda, live: Container[ObjectKey], arrive: Callable[[Job], None]
+        self, agenda: Agenda, live: Container[ObjectKey], arrive: Callable[[TraceJob], None]
     ) -> None:
         self._agenda = agenda
         self._live = live
         self._arrive = arrive
-        self._followers: dict[ObjectKey, list[Job]] = {}
+        self._followers: dict[ObjectKey, list[TraceJob]] = {}
         self._ended: dict[ObjectKey, float] = {}
         self.awaited: Collection[ObjectKey] = frozenset()
         self.orphans = 0
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: TraceJob) -> None:
         """Takes a job of the trace."""
         key = ObjectKey(job.namespace, job.name)
         before = ObjectKey(job.namespace, job.after)
@@ -76,7 +76,7 @@ class Following:
             self.orphans += 1
             self._arrive(job)
 
-    def _follow(self, job: Job, ended: float) -> None:
+    def _follow(self, job: TraceJob, ended: float) -> None:
         at = ended + job.think_seconds
         if at <= self._agenda.now:
             self._arrive(job)
@@ -123,10 +123,10 @@ class Driver:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterSetup,
         listeners: Iterable[Listener] = (),
         *,
-        changes: Iterable[Change] = (),
+        changes: Iterable[ClusterChange] = (),
         life: LifeSettings | None = None,
         timing: Timing | None = None,
     ) -> None:
@@ -134,7 +134,7 @@ class Driver:
         self._changes = deque(changes)
         self._timing = timing or Timing()
         self._agenda = Agenda()
-        self._lives = Lives(
+        self._lives = JobLifecycles(
             cluster,
             self._audience,
             self._agenda,
@@ -144,7 +144,7 @@ class Driver:
         )
         self.engine: Engine = self._lives.engine
         self.live: Mapping[ObjectKey, Live] = self._lives.live
-        self._following = Following(self._agenda, self.live, self._lives.arrive)
+        self._following = Successors(self._agenda, self.live, self._lives.arrive)
         self.events = self.cycles = self.stalls = 0
         self._fruitless = self._idle = 0
         self._not_before = -math.inf
@@ -171,7 +171,7 @@ class Driver:
     def _over(self, key: ObjectKey) -> None:
         self._following.over(key)
 
-    def run(self, jobs: Iterable[Job], awaited: Collection[ObjectKey] = frozenset()) -> None:
+    def run(self, jobs: Iterable[TraceJob], awaited: Collection[ObjectKey] = frozenset()) -> None:
         """Runs until nothing more can happen, or the year 9999 begins.
 
         Args:

@@ -62,7 +62,7 @@ def _rounded(value: float) -> float:
 
 
 @attrs.define
-class Level:
+class AmountOverTime:
     """An amount over time.
 
     Attributes:

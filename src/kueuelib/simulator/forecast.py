@@ -24,10 +24,10 @@ from kueuelib.api.meta import Obj, ObjectKey, ObjectMeta
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished
 from kueuelib.scheduler.reasons import condition_reason
-from kueuelib.simulator.cluster import Cluster
+from kueuelib.simulator.cluster import ClusterSetup
 from kueuelib.simulator.driver import Driver
 from kueuelib.simulator.live import Listener, Live
-from kueuelib.simulator.work import Job, PodShape
+from kueuelib.simulator.work import PodShape, TraceJob
 from kueuelib.workload.life import LifeSettings
 
 # ---- estimates run times from earlier jobs of the same queue with the same requests --------------
@@ -96,9 +96,9 @@ def objects_of(world: World) -> Iterator[Obj]:
         yield from map(encode, table.values())
 
 
-def cluster_in(world: World) -> Cluster:
+def cluster_in(world: World) -> ClusterSetup:
     """The cluster of a world; its checks are as active as in the world."""
-    return Cluster(
+    return ClusterSetup(
         attrs.evolve(world, workloads={}),
         {name: encode(queue) for name, queue in world.cluster_queues.items()},
         {key: encode(local_queue) for key, local_queue in world.local_queues.items()},
@@ -106,7 +106,9 @@ def cluster_in(world: World) -> Cluster:
     )
 
 
-def job_of(workload: Workload, arrival: float, run_seconds: float, ran_seconds: float = 0.0) -> Job:
+def job_of(
+    workload: Workload, arrival: float, run_seconds: float, ran_seconds: float = 0.0
+) -> TraceJob:
     """A job that brings its Workload, with the quota that it holds.
 
     Args:
@@ -120,7 +122,7 @@ def job_of(workload: Workload, arrival: float, run_seconds: float, ran_seconds: 
         PodShape(pod_set.count, (), pod_set.name, pod_set.min_count)
         for pod_set in workload.spec.pod_sets
     )
-    return Job(
+    return TraceJob(
         name=workload.name,
         arrival=arrival,
         run_seconds=run_seconds,
@@ -341,7 +343,7 @@ class _Draw:
             if world.home_of(each) in world.cluster_queues and self._source(each, 0.0) != "unknown"
         ]
 
-    def jobs(self, *, later: bool) -> Iterator[Job]:
+    def jobs(self, *, later: bool) -> Iterator[TraceJob]:
         """The present jobs and, if requested, later ones, in the order of arrivals."""
         self.later = 0
         yield from map(self._job, self._present)
@@ -357,7 +359,7 @@ class _Draw:
             self.later += 1
             yield self._job_later(self._random.choice(recent), at, self.later)
 
-    def _job(self, workload: Workload) -> Job:
+    def _job(self, workload: Workload) -> TraceJob:
         elapsed = self._elapsed(workload)
         return job_of(workload, self._now, self._seconds(workload, elapsed), elapsed)
 
@@ -388,7 +390,7 @@ class _Draw:
             return elapsed / (1.0 - self._random.random())
         return _FOREVER
 
-    def _job_later(self, like: Workload, at: float, number: int) -> Job:
+    def _job_later(self, like: Workload, at: float, number: int) -> TraceJob:
         meta = ObjectMeta(
             name=f"later-{number}",
             namespace=like.namespace,

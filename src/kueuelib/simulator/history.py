@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import attrs
 
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.simulator.figures import Level, jain, shown
+from kueuelib.simulator.figures import AmountOverTime, jain, shown
 from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.meter import Meter
 
@@ -57,7 +57,7 @@ class QueueHistory:
 
 
 @attrs.frozen(eq=False)
-class History:
+class ClusterHistory:
     """All ClusterQueues over time.
 
     Attributes:
@@ -186,7 +186,7 @@ class Historian(Listener):
         self._count += 1
         self._end = now
 
-    def _levels(self) -> Iterator[tuple[tuple[str, FlavorResource | str], str, Level]]:
+    def _levels(self) -> Iterator[tuple[tuple[str, FlavorResource | str], str, AmountOverTime]]:
         for name, queue in self._meter.queues.items():
             yield (name, "waiting"), "", queue.waiting
             yield (name, "holding"), "", queue.holding
@@ -197,7 +197,7 @@ class Historian(Listener):
 
     # --- results
 
-    def history(self) -> History:
+    def history(self) -> ClusterHistory:
         """What was seen; call it once the simulation is over."""
         start = self._start or 0.0
         regular = tuple(start + at * self._step for at in range(self._count))
@@ -220,7 +220,7 @@ class Historian(Listener):
             for (of, pair), columns in self._columns.items()
             if not of and isinstance(pair, FlavorResource)
         }
-        return History(borders, queues, shared)
+        return ClusterHistory(borders, queues, shared)
 
 
 def _means(integral: array[float], borders: Values, unit: str) -> Values:

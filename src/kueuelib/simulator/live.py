@@ -15,10 +15,10 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey, ObjectMeta, format_time
 from kueuelib.api.workload import WorkloadSpec, WorkloadStatus
 from kueuelib.scheduler.decide.cycle import Admit
-from kueuelib.scheduler.decide.preemption.victims import Preemption
+from kueuelib.scheduler.decide.preemption.victims import PendingPreemption
 from kueuelib.scheduler.quota.amounts import Amounts
-from kueuelib.simulator.cluster import Cluster
-from kueuelib.simulator.work import Job, PodShape
+from kueuelib.simulator.cluster import ClusterSetup
+from kueuelib.simulator.work import PodShape, TraceJob
 
 
 @attrs.define(eq=False)
@@ -46,7 +46,7 @@ class Live:
         key: of its Workload.
     """
 
-    job: Job
+    job: TraceJob
     raw: Obj
     workload: Workload
     arrived: float
@@ -115,7 +115,7 @@ class Live:
         return min(parts, default=1.0) or 1.0
 
 
-def arriving(job: Job, number: int, now: float) -> Live:
+def arriving(job: TraceJob, number: int, now: float) -> Live:
     """The `Live` of an arriving job.
 
     Args:
@@ -178,7 +178,7 @@ class Listener:
     def started(self, live: Live, now: float) -> None:
         """A job was admitted, and runs."""
 
-    def preempted(self, live: Live, preemption: Preemption, now: float) -> None:
+    def preempted(self, live: Live, preemption: PendingPreemption, now: float) -> None:
         """A job has to leave so that another one gets quota."""
 
     def released(self, live: Live, now: float) -> None:
@@ -187,7 +187,7 @@ class Listener:
     def ended(self, live: Live, end: str, now: float) -> None:
         """A job is over; `end` says how."""
 
-    def cluster_changed(self, cluster: Cluster, now: float) -> None:
+    def cluster_changed(self, cluster: ClusterSetup, now: float) -> None:
         """The queues and flavors are others from now on."""
 
     def rested(self, now: float, until: float) -> None:

@@ -20,14 +20,14 @@ from kueuelib.api.names import PODS_READY, REQUEUED
 from kueuelib.errors import ConfigError
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Admit
-from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim
+from kueuelib.scheduler.decide.preemption.victims import PendingPreemption, Victim
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.events import Effects
 from kueuelib.scheduler.explain.world import World, difference
-from kueuelib.simulator.changes import Change
-from kueuelib.simulator.cluster import Cluster
+from kueuelib.simulator.changes import ClusterChange
+from kueuelib.simulator.cluster import ClusterSetup
 from kueuelib.simulator.live import Listener, Live, arriving
-from kueuelib.simulator.work import Job
+from kueuelib.simulator.work import TraceJob
 from kueuelib.workload import states
 from kueuelib.workload.life import LifeSettings
 from kueuelib.workload.next_step import next_step, surroundings
@@ -93,7 +93,7 @@ NODES_LOST = "NodesLost"
 """The reason for evicting a job whose flavor is lost."""
 
 
-class Lives:
+class JobLifecycles:
     """Keeps the engine and the jobs in the same state.
 
     Args:
@@ -111,7 +111,7 @@ class Lives:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterSetup,
         audience: Listener,
         agenda: Agenda,
         life: LifeSettings,
@@ -169,14 +169,14 @@ class Lives:
         live.holds, live.usage, live.cluster_queue = True, holder.usage, holder.cluster_queue
         self._audience.reserved(live, admit, self._now)
 
-    def _preempt(self, victim: Victim, preemption: Preemption) -> None:
+    def _preempt(self, victim: Victim, preemption: PendingPreemption) -> None:
         live = self.live[victim.key]
         live.preemptions += 1
         self._audience.preempted(live, preemption, self._now)
         message = preemption.message(victim)
         self._store(live, states.preempt(live.raw, victim.path.value, message, self._now))
 
-    def change(self, change: Change) -> None:
+    def change(self, change: ClusterChange) -> None:
         """Replaces the cluster."""
         before, self._cluster = self._cluster.world, change.cluster
         self._objects = _Objects(change.cluster)
@@ -304,7 +304,7 @@ class Lives:
 
     # --- the life of a job
 
-    def arrive(self, job: Job) -> None:
+    def arrive(self, job: TraceJob) -> None:
         """Submits a job.
 
         Raises:
@@ -340,7 +340,7 @@ class Lives:
 class _Objects:
     """The objects of a cluster, for `surroundings`."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterSetup) -> None:
         self._cluster = cluster
 
     def local_queue(self, key: ObjectKey) -> Obj | None:

@@ -13,11 +13,11 @@ import attrs
 from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import Obj
 from kueuelib.scheduler.decide.cycle import Admit
-from kueuelib.scheduler.decide.preemption.victims import Preemption
+from kueuelib.scheduler.decide.preemption.victims import PendingPreemption
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.queue_spec import cohort_spec, queue_spec
-from kueuelib.simulator.cluster import Cluster
-from kueuelib.simulator.figures import Level, Spread, jain, shown
+from kueuelib.simulator.cluster import ClusterSetup
+from kueuelib.simulator.figures import AmountOverTime, Spread, jain, shown
 from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.trace import Sizes
 
@@ -28,7 +28,7 @@ QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
 @attrs.define
-class Group:
+class JobGroup:
     """A group of jobs with a common property.
 
     Attributes:
@@ -159,7 +159,7 @@ class Rivals(Listener):
 
     _count: Counter[tuple[str, str]] = attrs.field(factory=Counter, init=False)
 
-    def preempted(self, live: Live, preemption: Preemption, now: float) -> None:
+    def preempted(self, live: Live, preemption: PendingPreemption, now: float) -> None:
         """Counts a preemption."""
         del now
         self._count[preemption.cluster_queue, live.cluster_queue] += 1
@@ -195,11 +195,11 @@ class QueueLevels:
     """
 
     cohort: str
-    used: dict[FlavorResource, Level]
-    waiting: Level = attrs.field(factory=Level)
-    holding: Level = attrs.field(factory=Level)
+    used: dict[FlavorResource, AmountOverTime]
+    waiting: AmountOverTime = attrs.field(factory=AmountOverTime)
+    holding: AmountOverTime = attrs.field(factory=AmountOverTime)
 
-    def all(self) -> Iterator[Level]:
+    def all(self) -> Iterator[AmountOverTime]:
         """All of its levels."""
         yield from self.used.values()
         yield self.waiting
@@ -221,16 +221,16 @@ class Meter(Listener):
         last: the last end of a job; None before it.
     """
 
-    def __init__(self, cluster: Cluster, sizes: Sizes = Sizes()) -> None:  # noqa: B008 - frozen
+    def __init__(self, cluster: ClusterSetup, sizes: Sizes = Sizes()) -> None:  # noqa: B008 - frozen
         self._sizes = sizes
         self._world = cluster.world
-        self._groups: dict[str, dict[str, Group]] = {name: {} for name in GROUPS}
+        self._groups: dict[str, dict[str, JobGroup]] = {name: {} for name in GROUPS}
         self._hash = hashlib.sha256()
-        self.total = Group()
+        self.total = JobGroup()
         self.queues = {name: self._levels(name) for name in sorted(self._world.cluster_queues)}
         self.shared = _owning({}, self._shared(), 0.0)
         self.changed: dict[str, None] = {}
-        self._known: dict[str, tuple[str, list[Group]]] = {}
+        self._known: dict[str, tuple[str, list[JobGroup]]] = {}
         self._held: dict[str, tuple[Live, float]] = {}
         self.first: float | None = None
         self.last: float | None = None
@@ -248,7 +248,7 @@ class Meter(Listener):
                 nominal[pair] += limit.nominal
         return nominal
 
-    def cluster_changed(self, cluster: Cluster, now: float) -> None:
+    def cluster_changed(self, cluster: ClusterSetup, now: float) -> None:
         """Takes over nominal quota and cohorts; the ClusterQueues are the same as before."""
         self._world = cluster.world
         for name, queue in self.queues.items():
@@ -257,7 +257,7 @@ class Meter(Listener):
             self.changed[name] = None
         _owning(self.shared, self._shared(), now)
 
-    def _of(self, live: Live) -> list[Group]:
+    def _of(self, live: Live) -> list[JobGroup]:
         """The groups of a job; known until it ends, unless it moves to another ClusterQueue."""
         home = live.cluster_queue or self._world.home_of(live.workload)
         uid = live.workload.metadata.uid
@@ -266,7 +266,7 @@ class Meter(Listener):
             known = self._known[uid] = home, self._find(live, home)
         return known[1]
 
-    def _find(self, live: Live, home: str) -> list[Group]:
+    def _find(self, live: Live, home: str) -> list[JobGroup]:
         job, counted = live.job, [self.total]
         queues = home or "(none)", f"{job.namespace}/{job.queue}"
         names = (*queues, str(job.priority), job.shape, self._sizes.of(job))
@@ -274,7 +274,7 @@ class Meter(Listener):
             groups = self._groups[kind]
             mine = name if name in groups or len(groups) < MOST_GROUPS else OTHERS
             if mine not in groups:
-                groups[mine] = Group()
+                groups[mine] = JobGroup()
             counted.append(groups[mine])
         return counted
 
@@ -309,7 +309,7 @@ class Meter(Listener):
         queue.waiting.change(-sign, now)
         queue.holding.change(sign, now)
         for pair, amount in live.usage.items():
-            queue.used.setdefault(pair, Level(since=now)).change(sign * amount, now)
+            queue.used.setdefault(pair, AmountOverTime(since=now)).change(sign * amount, now)
 
     def started(self, live: Live, now: float) -> None:
         """Adds the wait until a first start."""
@@ -318,7 +318,7 @@ class Meter(Listener):
                 group.started += 1
                 group.wait.add(now - live.arrived)
 
-    def preempted(self, live: Live, preemption: Preemption, now: float) -> None:
+    def preempted(self, live: Live, preemption: PendingPreemption, now: float) -> None:
         """Counts it."""
         self._decide(now, "preempt", live, str(preemption.key))
         for group in self._of(live):
@@ -350,7 +350,7 @@ class Meter(Listener):
         del until
         self._now = now
 
-    def _all(self) -> Iterator[Level]:
+    def _all(self) -> Iterator[AmountOverTime]:
         for queue in self.queues.values():
             yield from queue.all()
         yield from self.shared.values()
@@ -408,11 +408,11 @@ def _nominal(queue: ClusterQueue) -> dict[FlavorResource, int]:
 
 
 def _owning(
-    levels: dict[FlavorResource, Level], nominal: Mapping[FlavorResource, int], now: float
-) -> dict[FlavorResource, Level]:
+    levels: dict[FlavorResource, AmountOverTime], nominal: Mapping[FlavorResource, int], now: float
+) -> dict[FlavorResource, AmountOverTime]:
     """Changes the nominal quota of levels; 0 if none is named."""
     for pair in nominal:
-        levels.setdefault(pair, Level(since=now))
+        levels.setdefault(pair, AmountOverTime(since=now))
     for pair, level in levels.items():
         level.pass_time(now)
         level.nominal = nominal.get(pair, 0)
@@ -426,7 +426,7 @@ def _chosen(admit: Admit) -> list[str]:
     ]
 
 
-def quota_of(cluster: Cluster) -> Counter[str]:
+def quota_of(cluster: ClusterSetup) -> Counter[str]:
     """The nominal quota of all ClusterQueues and cohorts by resource, in units of the scheduler."""
     world = cluster.world
     limits = [queue_spec(queue).limits for queue in world.cluster_queues.values()]
@@ -455,7 +455,7 @@ def _share(levels: QueueLevels) -> float | None:
     return max((area[name] / owned[name] for name in area if owned[name]), default=None)
 
 
-def _use(pair: FlavorResource, level: Level, seconds: float) -> Obj:
+def _use(pair: FlavorResource, level: AmountOverTime, seconds: float) -> Obj:
     mean = level.area / seconds if seconds else 0.0
     borrowed = level.borrowed / seconds if seconds else 0.0
     return {

@@ -15,11 +15,11 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.scheduler.decide.cycle import Admit
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.reasons import condition_reason, render
-from kueuelib.simulator.changes import Change
-from kueuelib.simulator.cluster import Cluster
+from kueuelib.simulator.changes import ClusterChange
+from kueuelib.simulator.cluster import ClusterSetup
 from kueuelib.simulator.driver import Driver
 from kueuelib.simulator.figures import shown
-from kueuelib.simulator.history import Historian, History
+from kueuelib.simulator.history import ClusterHistory, Historian
 from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.lives import Timing
 from kueuelib.simulator.meter import Longest, Meter, Rivals
@@ -185,9 +185,9 @@ class Policy:
     """
 
     name: str
-    cluster: Cluster
+    cluster: ClusterSetup
     life: LifeSettings = attrs.field(factory=LifeSettings)
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ClusterChange, ...] = ()
     adds: tuple[str, ...] = ()
     derived: tuple[Obj, ...] = ()
 
@@ -218,7 +218,7 @@ class Played:
     """
 
     figures: Obj
-    history: History
+    history: ClusterHistory
     waits: tuple[tuple[float, int], ...]
     answers: tuple[tuple[Question, Explanation | None], ...] = ()
 

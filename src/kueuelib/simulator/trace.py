@@ -18,7 +18,7 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import Quantity, amount_of
-from kueuelib.simulator.work import Job, PodShape
+from kueuelib.simulator.work import PodShape, TraceJob
 
 CHUNK = 50_000
 """The number of jobs in memory while a trace is sorted."""
@@ -42,7 +42,7 @@ class Demand:
     work: dict[str, float] = attrs.field(factory=dict)
     largest: dict[str, int] = attrs.field(factory=dict)
 
-    def add(self, job: Job) -> None:
+    def add(self, job: TraceJob) -> None:
         """Counts a job."""
         self.jobs += 1
         for resource, amount in requested(job).items():
@@ -51,7 +51,7 @@ class Demand:
             self.largest[resource] = max(self.largest.get(resource, 0), amount)
 
 
-def requested(job: Job) -> Mapping[str, int]:
+def requested(job: TraceJob) -> Mapping[str, int]:
     """The requests of all pods of a job, in the units of the scheduler.
 
     Jobs with a pod template are skipped, because a manifest has its own queues.
@@ -88,7 +88,7 @@ class Sizes:
     small: float = 0.0
     medium: float = 0.0
 
-    def of(self, job: Job) -> str:
+    def of(self, job: TraceJob) -> str:
         """The class of a job: one of `SIZES`."""
         if self.small == self.medium:
             return ALL
@@ -96,12 +96,12 @@ class Sizes:
         return SMALL if size <= self.small else MEDIUM if size <= self.medium else LARGE
 
 
-def _share(job: Job, quota: Mapping[str, int]) -> float:
+def _share(job: TraceJob, quota: Mapping[str, int]) -> float:
     asked = requested(job).items()
     return max((amount / quota[name] for name, amount in asked if quota.get(name)), default=0.0)
 
 
-def sizes_of(trace: Iterable[Job], quota: Mapping[str, int]) -> Sizes:
+def sizes_of(trace: Iterable[TraceJob], quota: Mapping[str, int]) -> Sizes:
     """Which jobs of a trace are large.
 
     Args:
@@ -132,7 +132,7 @@ class Trace:
         count: how many jobs there are.
     """
 
-    def __init__(self, jobs: Iterable[Job]) -> None:
+    def __init__(self, jobs: Iterable[TraceJob]) -> None:
         self.demand: dict[ObjectKey, Demand] = {}
         self.awaited: set[ObjectKey] = set()
         self.first: float | None = None
@@ -140,7 +140,7 @@ class Trace:
         self.count = 0
         self._folder = tempfile.TemporaryDirectory(prefix="kueuelib-trace-")
         self._files: list[Path] = []
-        self._rest: list[Job] = []
+        self._rest: list[TraceJob] = []
         try:
             for job in jobs:
                 self._note(job)
@@ -152,7 +152,7 @@ class Trace:
             raise
         self._rest.sort(key=_order)
 
-    def _note(self, job: Job) -> None:
+    def _note(self, job: TraceJob) -> None:
         key = ObjectKey(job.namespace, job.queue)
         if key not in self.demand:
             self.demand[key] = Demand()
@@ -172,7 +172,7 @@ class Trace:
         self._files.append(path)
         self._rest = []
 
-    def __iter__(self) -> Iterator[Job]:
+    def __iter__(self) -> Iterator[TraceJob]:
         """The jobs by arrival; those with equal arrivals in the order they were read."""
         return heapq.merge(*map(_stored, self._files), self._rest, key=_order)
 
@@ -188,11 +188,11 @@ class Trace:
         self._folder.cleanup()
 
 
-def _order(job: Job) -> float:
+def _order(job: TraceJob) -> float:
     return job.arrival
 
 
-def _stored(path: Path) -> Iterator[Job]:
+def _stored(path: Path) -> Iterator[TraceJob]:
     with path.open("rb") as file:
         while True:
             try:

@@ -78,7 +78,7 @@ def _text(amount: int | Fraction | str) -> str:
 
 
 @attrs.frozen
-class Job:
+class TraceJob:
     """One line of a trace. Times are seconds on the trace's own clock.
 
     Attributes:

@@ -41,8 +41,10 @@ from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws import Tolerance
 from kueuelib.testing.storm.profiles import Profile
 from kueuelib.testing.storm.run import LIMIT, WATCHES
-from kueuelib.testing.storm.seed_plan import Report, summary, timeline
-from kueuelib.testing.storm.theatre import LawBook, Program
+from kueuelib.testing.storm.seed_plan import SeedReport as Report
+from kueuelib.testing.storm.seed_plan import summary, timeline
+from kueuelib.testing.storm.theatre import LawBook
+from kueuelib.testing.storm.theatre import WorldProgram as Program
 from kueuelib.testing.storm.tour import apart, replay, shrunk, tour
 from kueuelib.testing.storm.trial import (
     ClusterState,

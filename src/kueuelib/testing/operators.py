@@ -24,7 +24,7 @@ from kueuelib.app.configuration import (
     Integrations,
     LeaderElection,
     Metrics,
-    Webhook,
+    WebhookConfiguration,
 )
 from kueuelib.app.installation import Installation, install, resource_of_object
 from kueuelib.app.own_manifests import own_webhooks
@@ -274,7 +274,7 @@ def _configuration(port: int, *names: str) -> Configuration:
     return Configuration(
         integrations=Integrations((*Integrations().frameworks, *names)),
         namespace=MANAGER_NAMESPACE,
-        webhook=Webhook(host="127.0.0.1", port=port),
+        webhook=WebhookConfiguration(host="127.0.0.1", port=port),
         leader_election=LeaderElection(leader_elect=False),
         metrics=Metrics(bind_address=OFF),
         health=Health(health_probe_bind_address=OFF),

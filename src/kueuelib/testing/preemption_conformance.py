@@ -20,7 +20,7 @@ from kueuelib.api.names import ADMITTED, EVICTED, PREEMPTED, QUOTA_RESERVED, REA
 from kueuelib.api.preemption_policies import RECLAIM_WITHIN_COHORT, WITHIN_CLUSTER_QUEUE
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Plan, decide
-from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim
+from kueuelib.scheduler.decide.preemption.victims import PendingPreemption, Victim
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
 from kueuelib.scheduler.quota.holders import Holder
@@ -136,7 +136,7 @@ def _workload(random: Random, name: str, queues: list[str], flavor: str = "") ->
     return decode(Workload, raw)
 
 
-class Objects:
+class WorldObjects:
     """The Workloads of a world, as the API server would store them."""
 
     def __init__(self, workloads: tuple[Workload, ...]) -> None:
@@ -268,7 +268,7 @@ class _Play:
         self._seed = seed
         self._settings = Settings(fair_sharing=world.fair_sharing, preemption=self._policy)
         self._engine = Engine(self._settings)
-        self._objects = Objects(world.workloads)
+        self._objects = WorldObjects(world.workloads)
         self._now = START
         self._random = Random(seed)
         self.story: list[object] = []
@@ -322,7 +322,7 @@ class _Play:
         if self._policy.unequal:
             raise self._broken(self._policy.unequal)
 
-    def _is_allowed(self, preemption: Preemption) -> None:
+    def _is_allowed(self, preemption: PendingPreemption) -> None:
         """Asks the policy about every victim, independently of the engine."""
         workload = preemption.workload
         asking = Asking(

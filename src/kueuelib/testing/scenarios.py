@@ -261,10 +261,10 @@ def run(scenario: Mapping[str, Any], *, rounds: Rounds | None = None) -> Obj:
         with `holding`; with fair sharing, `shares` at the end.
     """
     check(scenario)
-    return _Run(scenario, rounds).result()
+    return _ScenarioRun(scenario, rounds).result()
 
 
-class _Run:
+class _ScenarioRun:
     def __init__(self, scenario: Mapping[str, Any], rounds: Rounds | None) -> None:
         self._scenario = scenario
         self._rounds = rounds

@@ -60,7 +60,7 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.decide.cycle import Admit, Wait
-from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim
+from kueuelib.scheduler.decide.preemption.victims import PendingPreemption, Victim
 from kueuelib.scheduler.events import EvictionFailed, Forgotten
 from kueuelib.scheduler.quota.holders import Holder
 
@@ -78,7 +78,7 @@ class Eviction:
     """
 
     victim: Victim
-    preemption: Preemption
+    preemption: PendingPreemption
 
     @property
     def key(self) -> ObjectKey:
@@ -134,7 +134,7 @@ class Outcome(enum.Enum):
     """The answer was lost: it may be stored. Try the same order again."""
 
 
-class End(enum.Enum):
+class OrderEnd(enum.Enum):
     """How an order ended."""
 
     STORED = "stored"
@@ -157,7 +157,7 @@ class Ended:
     """
 
     order: Order
-    how: End
+    how: OrderEnd
 
 
 @attrs.frozen
@@ -202,11 +202,11 @@ def submitted(line: Line | None, new: Order) -> Edge:
     if not line.under_way:
         if line.doubtful and _evicts(new, first):
             old = line.then
-            over = () if old is None else (Ended(old, End.SUPERSEDED),)
+            over = () if old is None else (Ended(old, OrderEnd.SUPERSEDED),)
             return Edge(attrs.evolve(line, then=new), over)
         met = _meet(first, new)
         if line.then is not None:  # an eviction of a Workload that is no longer charged
-            met = attrs.evolve(met, ended=(*met.ended, Ended(line.then, End.SUPERSEDED)))
+            met = attrs.evolve(met, ended=(*met.ended, Ended(line.then, OrderEnd.SUPERSEDED)))
         if line.doubtful and met.line is not None and _takes_over(met.line.first, first):
             return attrs.evolve(met, line=attrs.evolve(met.line, doubtful=True))
         return met
@@ -214,7 +214,7 @@ def submitted(line: Line | None, new: Order) -> Edge:
         return Edge(attrs.evolve(line, then=new))
     if _evicts(new, first):
         told = () if line.then.uid == new.uid else _loss(line.then)
-        return Edge(attrs.evolve(line, then=new), (Ended(line.then, End.SUPERSEDED),), told)
+        return Edge(attrs.evolve(line, then=new), (Ended(line.then, OrderEnd.SUPERSEDED),), told)
     met = _meet(line.then, new)
     left = None if met.line is None else met.line.first
     return attrs.evolve(met, line=attrs.evolve(line, then=left))
@@ -244,11 +244,11 @@ def ended(line: Line, outcome: Outcome, why: str = "") -> Edge:
     rest = None if then is None else Line(then)
     match outcome:
         case Outcome.STORED:
-            return Edge(rest, (Ended(first, End.STORED),))
+            return Edge(rest, (Ended(first, OrderEnd.STORED),))
         case Outcome.VOID | Outcome.GONE:
-            return _lost(line, End(outcome.value))
+            return _lost(line, OrderEnd(outcome.value))
         case Outcome.REFUSED if gives_up(line):
-            return _lost(line, End.REFUSED, why or "no reason given")
+            return _lost(line, OrderEnd.REFUSED, why or "no reason given")
     stays = attrs.evolve(
         line,
         under_way=False,
@@ -259,11 +259,11 @@ def ended(line: Line, outcome: Outcome, why: str = "") -> Edge:
     return Edge(stays) if then is None else submitted(stays, then)
 
 
-def _lost(line: Line, how: End, why: str = "") -> Edge:
+def _lost(line: Line, how: OrderEnd, why: str = "") -> Edge:
     """The first order will not be written; an order behind an admission may depend on it."""
     first, then = line.first, line.then
     if then is not None and _evicts(then, first):
-        over = (Ended(first, how), Ended(then, End.VOID))
+        over = (Ended(first, how), Ended(then, OrderEnd.VOID))
         return Edge(None, over, (*_loss(first), *_loss(then)))
     told = () if then is not None and _takes_over(then, first) else _loss(first, why)
     return Edge(None if then is None else Line(then), (Ended(first, how),), told)
@@ -272,10 +272,10 @@ def _lost(line: Line, how: End, why: str = "") -> Edge:
 def _meet(old: Order, new: Order) -> Edge:
     """A new order replaces or follows one whose write has not begun."""
     if _evicts(new, old):
-        over = (Ended(old, End.PREEMPTED), Ended(new, End.VOID))
+        over = (Ended(old, OrderEnd.PREEMPTED), Ended(new, OrderEnd.VOID))
         return Edge(None, over, (*_loss(old), *_loss(new)))
     told = () if _takes_over(new, old) else _loss(old)
-    return Edge(Line(new), (Ended(old, End.SUPERSEDED),), told)
+    return Edge(Line(new), (Ended(old, OrderEnd.SUPERSEDED),), told)
 
 
 def _evicts(new: Order, old: Order) -> bool:

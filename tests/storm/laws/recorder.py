@@ -17,10 +17,10 @@ import attrs
 import httpx
 import pytest
 
-from kueuelib.embedded.http.resources import Resources
+from kueuelib.embedded.http.resources import ResourceHandler
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.server import ApiServer
-from kueuelib.embedded.storage import Change
+from kueuelib.embedded.storage import StorageEvent
 from kueuelib.errors import ApiError
 from kueuelib.testing.background import BackgroundServer
 from kueuelib.testing.processes import LocalCluster, Processes
@@ -42,7 +42,7 @@ class Recorder:
     def __init__(self) -> None:
         self.commits: list[Commit] = []
 
-    def __call__(self, kind: Kind, change: Change) -> None:
+    def __call__(self, kind: Kind, change: StorageEvent) -> None:
         before = None if change.before is None else change.before.obj()
         after = None if change.removed else change.after.obj()
         key = change.after.key
@@ -75,13 +75,13 @@ def recorded(
     folder: Path, patch: pytest.MonkeyPatch, **settings: Any
 ) -> Iterator[tuple[BackgroundServer, LocalCluster, Recorder]]:
     """A server in this process, a manager in its own, and everything that is committed."""
-    serve = Resources.serve
+    serve = ResourceHandler.serve
 
-    async def named(self: Resources, request: Any, route: Any, caller: Any) -> Any:
+    async def named(self: ResourceHandler, request: Any, route: Any, caller: Any) -> Any:
         ACTOR.set(caller.user)
         return await serve(self, request, route, caller)
 
-    patch.setattr(Resources, "serve", named)
+    patch.setattr(ResourceHandler, "serve", named)
     recorder = Recorder()
 
     async def listen(server: ApiServer) -> None:

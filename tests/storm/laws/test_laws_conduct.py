@@ -21,7 +21,7 @@ from histories import (
     workload,
 )
 
-from kueuelib.testing.storm.exchange import Call
+from kueuelib.testing.storm.exchange import ObservedRequest
 from kueuelib.testing.storm.history import Commit, Obj
 from kueuelib.testing.storm.laws import Conduct, Tolerance, Violation
 from kueuelib.testing.storm.laws.conduct import CONDUCT, MOST, WINDOW
@@ -48,7 +48,7 @@ class Wire:
         owner: str = "manager-1",
         subresource: str = "",
         **body: Any,
-    ) -> Call:
+    ) -> ObservedRequest:
         if version:
             body["metadata"] = {"resourceVersion": str(version)}
         raw = json.dumps(body).encode() if body else b""
@@ -62,9 +62,9 @@ class Wire:
         subresource: str,
         body: bytes,
         owner: str = "manager-1",
-    ) -> Call:
+    ) -> ObservedRequest:
         place = ("ns", name, subresource, 0, body)
-        found = Call(owner, "server", "", "", "", verb, resource, *place)
+        found = ObservedRequest(owner, "server", "", "", "", verb, resource, *place)
         self.conduct.sent(found, self.now)
         return found
 
@@ -73,11 +73,11 @@ class Wire:
         place = (resource, "ns", obj["metadata"]["name"])
         self.conduct.committed(Commit(self.now, version, actor, *place, None, obj))
 
-    def answer(self, call: Call, status: int = 200, version: int = 0) -> None:
+    def answer(self, call: ObservedRequest, status: int = 200, version: int = 0) -> None:
         body = {"metadata": {"resourceVersion": str(version)}} if version else {}
         self.conduct.answered(call, status, json.dumps(body).encode(), self.now)
 
-    def claims(self, holder: str = "one") -> Call:
+    def claims(self, holder: str = "one") -> ObservedRequest:
         return self.call("update", resource=LEASES, spec={"holderIdentity": holder})
 
     @property

@@ -15,7 +15,7 @@ from kueuelib.checks import Ready, Verdict, Workload, check, serve
 from kueuelib.cli.manifests import run
 from kueuelib.embedded.access.attributes import Attributes, Decision
 from kueuelib.embedded.access.rbac import Rbac
-from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.embedded.admission.plugin import UserInfo
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import Client, Obj, PatchType, key_of, kinds
 from kueuelib.testing import (
@@ -67,7 +67,7 @@ async def test_a_check_decides_and_releases_with_the_printed_rights(
     denied: set[tuple[str, str]] = set()
     decide = Rbac.authorize
 
-    def authorize(self: Rbac, caller: Caller, wish: Attributes) -> Decision:
+    def authorize(self: Rbac, caller: UserInfo, wish: Attributes) -> Decision:
         found = decide(self, caller, wish)
         own = caller.user.startswith(f"system:serviceaccount:{SPACE}:kueuelib-check-")
         if own and wish.resource:

@@ -16,7 +16,7 @@ from tests.unit.docs.configuration_table import fields
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.configuration_rules import API_VERSIONS, load_configuration, parse_configuration
 from kueuelib.app.decision_settings import engine_settings
-from kueuelib.app.decoding import Rule, parse_duration, rule_of
+from kueuelib.app.decoding import KeyRule, parse_duration, rule_of
 from kueuelib.app.part_settings import job_settings
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog.builtin import builtin_registry
@@ -341,7 +341,7 @@ WRONG = (-1, 0, 10**6, "Other", {"matchExpressions": [{"key": "a", "operator": "
     ("path", "rule"),
     [(path, rule) for path, field in fields(Configuration) if (rule := rule_of(field))],
 )
-def test_a_value_that_breaks_the_rule_of_its_key_is_refused(path: str, rule: Rule) -> None:
+def test_a_value_that_breaks_the_rule_of_its_key_is_refused(path: str, rule: KeyRule) -> None:
     refused = []
     for wrong, version in itertools.product(WRONG, API_VERSIONS):
         content: Any = wrong

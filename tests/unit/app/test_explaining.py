@@ -19,8 +19,13 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.configuration_rules import load_configuration
 from kueuelib.app.decision_settings import engine_settings
-from kueuelib.app.explaining.asking import Answer, ask, ask_about
-from kueuelib.app.explaining.subject import Reference, parse_manifests, parse_reference, workload_of
+from kueuelib.app.explaining.asking import ObjectAnswer, ask, ask_about
+from kueuelib.app.explaining.subject import (
+    SubjectReference,
+    parse_manifests,
+    parse_reference,
+    workload_of,
+)
 from kueuelib.app.part_settings import job_settings
 from kueuelib.cli.explain.command import answer_data, to_json
 from kueuelib.cli.explain.text import show
@@ -28,7 +33,7 @@ from kueuelib.errors import ConfigError, Forbidden, KueuelibError, NotFound
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.queries import ObjectList
-from kueuelib.scheduler.explain.trial import Verdict
+from kueuelib.scheduler.explain.trial import TrialResult
 from kueuelib.scheduler.policy import Protected
 from kueuelib.scheduler.quota.past_usage import UsageRule
 from kueuelib.scheduler.settings import FairSharing, Settings
@@ -194,21 +199,21 @@ def pod(**meta: Any) -> Obj:
     return thing("Pod", "p", "v1", metadata={"namespace": "ns", **meta}, spec=pod_spec())
 
 
-async def asked(text: str, *objects: Obj, jobs: JobSettings = DEFAULT, **rest: Any) -> Answer:
+async def asked(text: str, *objects: Obj, jobs: JobSettings = DEFAULT, **rest: Any) -> ObjectAnswer:
     client = cast("Client", FakeClient(*cluster(), *objects, **rest))
     return await ask(client, parse_reference(text), "ns", jobs=jobs, clock=Ticks())
 
 
-async def filed(text: str, *objects: Obj, jobs: JobSettings = DEFAULT) -> tuple[Answer, ...]:
+async def filed(text: str, *objects: Obj, jobs: JobSettings = DEFAULT) -> tuple[ObjectAnswer, ...]:
     client = cast("Client", FakeClient(*cluster(), *objects))
     return await ask_about(client, parse_manifests(text, "in.yaml", "", "ns"), NOW, jobs=jobs)
 
 
-async def sent(*objects: Obj, jobs: JobSettings = DEFAULT) -> tuple[Answer, ...]:
+async def sent(*objects: Obj, jobs: JobSettings = DEFAULT) -> tuple[ObjectAnswer, ...]:
     return await filed("\n---\n".join(orjson.dumps(obj).decode() for obj in objects), jobs=jobs)
 
 
-def changes(answer: Answer) -> list[str]:
+def changes(answer: ObjectAnswer) -> list[str]:
     assert answer.explanation is not None
     return [found.change.text for found in answer.explanation.changes]
 
@@ -261,7 +266,7 @@ async def test_that_nothing_stands_in_the_way_is_said_after_three_looks() -> Non
     client = cast("Client", FakeClient(*cluster(), small()))
     answer = await ask(client, parse_reference("workload/wl"), "ns", clock=clock)
     assert answer.explanation is not None
-    assert answer.explanation.verdict is Verdict.ADMITTED
+    assert answer.explanation.verdict is TrialResult.ADMITTED
     assert clock.slept == [1.0, 1.0]
     assert answer.notes[-1] == "this was so for 2 seconds, and no manager acted: is one running?"
 
@@ -276,7 +281,7 @@ async def test_an_admission_between_two_looks_is_the_answer() -> None:
     clock = Ticks(admit)
     answer = await ask(cast("Client", fake), parse_reference("workload/wl"), "ns", clock=clock)
     assert answer.explanation is not None
-    assert answer.explanation.verdict is Verdict.HOLDS_QUOTA
+    assert answer.explanation.verdict is TrialResult.HOLDS_QUOTA
     assert (clock.slept, answer.notes) == ([1.0], ())
 
 
@@ -305,7 +310,7 @@ async def test_quota_and_limits_of_cohorts_are_read() -> None:
     top = cohort("top", nominalQuota="2")
     answer = await asked("job/train", train, workload(train), cohort("all", "top"), top)
     assert answer.explanation is not None
-    assert answer.explanation.outcome.verdict is Verdict.ADMITTED
+    assert answer.explanation.outcome.verdict is TrialResult.ADMITTED
     limited = cohort("all", "top", nominalQuota="0", borrowingLimit="1")
     answer = await asked("job/train", train, workload(train), limited, top)
     assert "raise nominalQuota of flavor f: cpu by 1 (to 5)" in changes(answer)
@@ -451,9 +456,9 @@ async def test_manifests_wait_for_each_other_in_their_order() -> None:
     texts = [orjson.dumps(job(name, pods=2)).decode() for name in ("one", "two")]
     first, second = await filed("\n---\n".join(texts))
     assert first.explanation is not None
-    assert first.explanation.verdict is Verdict.ADMITTED
+    assert first.explanation.verdict is TrialResult.ADMITTED
     assert second.explanation is not None
-    assert second.explanation.verdict is Verdict.WAITS
+    assert second.explanation.verdict is TrialResult.WAITS
     assert second.explanation.ahead == (first.explanation.key,)
 
 
@@ -466,7 +471,7 @@ async def test_a_pod_and_a_workload_may_be_manifests_too() -> None:
     big, small = await filed(orjson.dumps(items).decode())
     assert "raise nominalQuota of flavor f: cpu by 1 (to 5)" in changes(big)
     assert small.explanation is not None
-    assert small.explanation.verdict is Verdict.ADMITTED
+    assert small.explanation.verdict is TrialResult.ADMITTED
 
 
 @pytest.mark.parametrize(
@@ -526,7 +531,7 @@ async def test_amounts_beyond_64_bits_can_be_printed(large: str) -> None:
 
 
 def test_references_are_written_as_for_kubectl() -> None:
-    assert parse_reference("po/x") == Reference(PODS, "x")
+    assert parse_reference("po/x") == SubjectReference(PODS, "x")
     assert parse_reference("jobs.batch/a").resource.kind == "Job"
     assert parse_reference("wl/a").resource.kind == "Workload"
     for wrong in ("a", "/a", "job/", "job/a/b"):
@@ -593,7 +598,7 @@ async def test_an_unmanaged_manifest_takes_no_quota_from_the_next_one() -> None:
     alone, queued = await sent(without_queue(job("a", pods=2)), job("b", pods=2))
     assert alone.unmanaged is not None
     assert queued.explanation is not None
-    assert queued.explanation.verdict is Verdict.ADMITTED
+    assert queued.explanation.verdict is TrialResult.ADMITTED
 
 
 @pytest.mark.parametrize(
@@ -618,7 +623,7 @@ async def test_the_annotation_names_a_queue_too() -> None:
     train["metadata"]["annotations"] = {LABEL: "lq"}
     (answer,) = await sent(train)
     assert answer.explanation is not None
-    assert answer.explanation.verdict is Verdict.ADMITTED
+    assert answer.explanation.verdict is TrialResult.ADMITTED
 
 
 async def test_a_pod_without_a_queue_is_nobodys_but_its_owner_may_be_queued() -> None:

@@ -15,7 +15,7 @@ from kueuelib.api import kinds
 from kueuelib.api.crd import all_crds
 from kueuelib.api.meta import Obj, ObjectKey, Resource, format_time, key_of
 from kueuelib.app.configuration import Configuration, Integrations
-from kueuelib.app.doctor.examining import Report, examine
+from kueuelib.app.doctor.examining import DoctorReport, examine
 from kueuelib.app.doctor.reading import read
 from kueuelib.app.doctor.snapshot import PERMISSIONS
 from kueuelib.app.explaining.asking import ask
@@ -122,13 +122,13 @@ async def dead(client: Client, group: str, resource: str, operation: str, **fiel
     await create(client, kinds.VALIDATING_WEBHOOKS, "policies", webhooks=[hook])
 
 
-async def examined(client: Client, *, own: bool = False) -> Report:
+async def examined(client: Client, *, own: bool = False) -> DoctorReport:
     later = time.time() + 120
     families = Integrations(frameworks=("batch/job", "pod"))
     return examine(await read(client, Configuration(integrations=families), own=own, now=later))
 
 
-def about(report: Report, check: str) -> list[tuple[str, str, str, str]]:
+def about(report: DoctorReport, check: str) -> list[tuple[str, str, str, str]]:
     return [
         (one.severity.name, str(one.subject), one.problem, one.fix)
         for name, one in report.findings

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from kueuelib.api.meta import Obj
-from kueuelib.app.explaining.asking import Answer, ask, ask_about
+from kueuelib.app.explaining.asking import ObjectAnswer, ask, ask_about
 from kueuelib.app.explaining.subject import parse_manifests, parse_reference
 from kueuelib.runtime.client import Client
 
@@ -39,7 +39,7 @@ def world(*nodes: Obj, labels: Obj | None = None) -> list[Obj]:
     return [*objects, thing("ResourceFlavor", "f", spec={"nodeLabels": labels or {}}), *nodes]
 
 
-async def asked(client: Counting) -> Answer:
+async def asked(client: Counting) -> ObjectAnswer:
     reference = parse_reference("workload/wl")
     return await ask(cast("Client", client), reference, "ns", clock=Ticks())
 

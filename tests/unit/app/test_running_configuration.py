@@ -16,7 +16,7 @@ from kueuelib.app.configuration_rules import parse_configuration
 from kueuelib.app.running_configuration import (
     DECISIVE,
     PUBLISHED,
-    Running,
+    AssumedConfiguration,
     is_abandoned,
     published,
     running_configuration,
@@ -61,13 +61,13 @@ def mounted(**content: Any) -> str:
 
 
 async def test_a_cluster_that_says_nothing_has_the_default_one(client: Client) -> None:
-    assert await running_configuration(client) == Running(DEFAULT)
+    assert await running_configuration(client) == AssumedConfiguration(DEFAULT)
 
 
 async def test_what_the_user_gave_is_used(client: Client) -> None:
     await mount(client, mounted(**PODS_READY))
     given = configuration(**FAIR)
-    assert await running_configuration(client, given) == Running(given)
+    assert await running_configuration(client, given) == AssumedConfiguration(given)
 
 
 async def test_the_configmap_of_an_installation_is_read(client: Client) -> None:

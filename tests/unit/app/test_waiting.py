@@ -10,10 +10,10 @@ import pytest
 
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.app.explaining.gather import Cluster, Lists
+from kueuelib.app.explaining.gather import ClusterData, Lists
 from kueuelib.app.explaining.waiting import (
     Listing,
-    Selection,
+    WorkloadSelection,
     decided,
     told,
     with_groups,
@@ -26,7 +26,7 @@ from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.scheduler.explain.answer import explain, smallest_change, smallest_of
 from kueuelib.scheduler.explain.changes import Ends
 from kueuelib.scheduler.explain.search import Search
-from kueuelib.scheduler.explain.trial import TrialOutcome, Trials, TriedChange, Verdict
+from kueuelib.scheduler.explain.trial import TrialOutcome, TrialResult, Trials, TriedChange
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import (
     BackingOff,
@@ -48,7 +48,7 @@ from kueuelib.testing.builders import (
 from kueuelib.workload.phases import PODS_MISSING
 
 NOW = 1000.0
-ALL = Selection()
+ALL = WorkloadSelection()
 
 
 def world(*workloads: Workload) -> World:
@@ -62,8 +62,8 @@ def world(*workloads: Workload) -> World:
     return found
 
 
-def cluster(*workloads: Workload, raw: tuple[Obj, ...] = ()) -> Cluster:
-    return Cluster(world(*workloads), raw, PriorityClasses({}, {}), ())
+def cluster(*workloads: Workload, raw: tuple[Obj, ...] = ()) -> ClusterData:
+    return ClusterData(world(*workloads), raw, PriorityClasses({}, {}), ())
 
 
 def waits(name: str, queue: str = "lq", cpu: int = 3, **fields: Any) -> Workload:
@@ -116,11 +116,11 @@ def test_a_mistake_has_the_fix_that_explain_names() -> None:
 
 def test_a_selection_leaves_places_as_they_are() -> None:
     waiting = (waits("a", created=1), waits("b", "other", created=2), waits("c", created=3))
-    of_queue = decided(cluster(*waiting), Selection("ns", local_queue="lq"), NOW)
+    of_queue = decided(cluster(*waiting), WorkloadSelection("ns", local_queue="lq"), NOW)
     assert names(of_queue) == [("a", 1), ("c", 3)]
-    assert decided(cluster(*waiting), Selection("another"), NOW).rows == ()
-    assert len(decided(cluster(*waiting), Selection(cluster_queue="cq"), NOW).rows) == 3
-    assert decided(cluster(*waiting), Selection(cluster_queue="b"), NOW).rows == ()
+    assert decided(cluster(*waiting), WorkloadSelection("another"), NOW).rows == ()
+    assert len(decided(cluster(*waiting), WorkloadSelection(cluster_queue="cq"), NOW).rows) == 3
+    assert decided(cluster(*waiting), WorkloadSelection(cluster_queue="b"), NOW).rows == ()
 
 
 def test_the_smallest_change_is_searched_for_those_ahead() -> None:
@@ -249,7 +249,7 @@ def test_a_fix_names_the_field_and_comes_before_a_change_elsewhere() -> None:
     facts = facts.with_cluster_queue(broken).with_workload(waits("d", "broken"))
     facts = facts.with_local_queue(make_local_queue("broken", "broken"))
     for searched in (0, 10):
-        listing = decided(Cluster(facts, (), PriorityClasses({}, {}), ()), ALL, NOW)
+        listing = decided(ClusterData(facts, (), PriorityClasses({}, {}), ()), ALL, NOW)
         rows = {row.key.name: row for row in listing.rows}
         assert rows["b"].first_fix == "LocalQueue ns/held: set spec.stopPolicy to None"
         create = "LocalQueue ns/lost: create ClusterQueue absent, or make another LocalQueue"
@@ -267,7 +267,7 @@ def test_a_stopped_cluster_queue_says_so_once() -> None:
     facts = world(waits("a")).with_cluster_queue(
         make_cluster_queue("cq", {"f": {"cpu": 4}}, stopPolicy="Hold")
     )
-    (row,) = decided(Cluster(facts, (), PriorityClasses({}, {}), ()), ALL, NOW).rows
+    (row,) = decided(ClusterData(facts, (), PriorityClasses({}, {}), ()), ALL, NOW).rows
     assert row.why == "ClusterQueue cq is stopped: spec.stopPolicy is Hold"
     assert row.first_fix == "ClusterQueue cq: set spec.stopPolicy to None"
 
@@ -275,7 +275,7 @@ def test_a_stopped_cluster_queue_says_so_once() -> None:
 def test_what_is_deactivated_is_said_without_the_engine_too() -> None:
     condition = make_condition("QuotaReserved", False, "Pending")
     off = waits("off", active=False, conditions=[condition])
-    (row,) = told(cluster(off), Selection("ns"), NOW, "some were not seen").rows
+    (row,) = told(cluster(off), WorkloadSelection("ns"), NOW, "some were not seen").rows
     assert row.verdict == "deactivated"
 
 
@@ -298,14 +298,14 @@ def test_a_group_without_all_its_pods_is_listed_although_it_has_no_workload() ->
 
     pods = [pod("a", "short"), pod("b", "short"), pod("c", "made"), pod("d", "runs", gated=False)]
     facts = world(waits("made"), waits("other", created=5))
-    listing = decided(Cluster(facts, (), PriorityClasses({}, {}), ()), ALL, NOW)
+    listing = decided(ClusterData(facts, (), PriorityClasses({}, {}), ()), ALL, NOW)
     found = with_groups(listing, facts, Lists({"Pod": pods}, {}), ALL)
     assert [row.key.name for row in found.rows] == ["made", "other", "short"]
     row = found.rows[-1]
     assert (row.verdict, row.cluster_queue, row.place) == ("pods missing", "cq", None)
     assert row.message == "The group has 2 of 3 pods"
     assert "6m40s   pods missing   The group has 2 of 3 pods" in text(found)
-    assert with_groups(listing, facts, Lists({"Pod": pods}, {}), Selection("no")).rows == ()
+    assert with_groups(listing, facts, Lists({"Pod": pods}, {}), WorkloadSelection("no")).rows == ()
     unseen = with_groups(listing, facts, Lists({}, {"Pod": Forbidden("no")}), ALL)
     assert unseen.rows == listing.rows
     assert unseen.notes == ("pods were not read: groups without all their pods are not shown",)
@@ -315,7 +315,7 @@ def test_without_rights_the_verdicts_are_those_of_the_manager() -> None:
     condition = make_condition("QuotaReserved", False, "WaitingForQuota") | {"message": "no cpu"}
     late = waits("late", created=20, conditions=[condition])
     early = waits("early", created=10)
-    found = told(cluster(late, early), Selection("ns"), NOW, "some were not seen")
+    found = told(cluster(late, early), WorkloadSelection("ns"), NOW, "some were not seen")
     assert not found.decided
     assert names(found) == [("early", None), ("late", None)]
     assert [row.verdict for row in found.rows] == ["not evaluated", "quota in use"]
@@ -342,13 +342,13 @@ def test_nothing_that_waits_is_said() -> None:
     ],
 )
 def test_a_reason_has_a_short_word(reason: Reason | None, word: str) -> None:
-    assert word_of(TrialOutcome(Verdict.WAITS, reason)) == word
+    assert word_of(TrialOutcome(TrialResult.WAITS, reason)) == word
 
 
 def test_verdicts_have_short_words() -> None:
     victims = (ObjectKey("ns", "a"), ObjectKey("ns", "b"))
-    assert word_of(TrialOutcome(Verdict.ADMITTED)) == "fits now"
-    assert word_of(TrialOutcome(Verdict.PREEMPTS, None, victims=victims)) == "preempts 2"
+    assert word_of(TrialOutcome(TrialResult.ADMITTED)) == "fits now"
+    assert word_of(TrialOutcome(TrialResult.PREEMPTS, None, victims=victims)) == "preempts 2"
     assert word_of_condition("NotOurs") == "NotOurs"
     assert word_of_condition("") == "not evaluated"
 
@@ -357,7 +357,7 @@ def test_the_smallest_change_preempts_the_fewest_and_is_the_first_of_these() -> 
     def change(name: str, victims: int) -> TriedChange:
         keys = tuple(ObjectKey("ns", str(number)) for number in range(victims))
         return TriedChange(
-            Ends(ObjectKey("ns", name)), TrialOutcome(Verdict.PREEMPTS, victims=keys)
+            Ends(ObjectKey("ns", name)), TrialOutcome(TrialResult.PREEMPTS, victims=keys)
         )
 
     many, first, second = change("a", 2), change("b", 1), change("c", 1)

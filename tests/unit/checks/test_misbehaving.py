@@ -23,7 +23,14 @@ from kueuelib.checks import (
     check,
     current,
 )
-from kueuelib.checks.evaluation import Call, CheckFailed, Threads, Turns, describe, started
+from kueuelib.checks.evaluation import (
+    CheckFailed,
+    SerialTurns,
+    Threads,
+    UserCall,
+    describe,
+    started,
+)
 
 if TYPE_CHECKING:
     from .conftest import Checks
@@ -246,7 +253,7 @@ async def test_what_a_check_may_ask_for_it_may_ask_for_in_a_thread(checks: Check
 
 def test_turns_come_in_order_and_who_does_not_take_his_is_passed_over() -> None:
     called: list[str] = []
-    turns = Turns(lambda key: called.append(key.name))
+    turns = SerialTurns(lambda key: called.append(key.name))
     group = turns.group("g")
     a, b, c = (ObjectKey("", name) for name in "abc")
     assert turns.take(group, a)
@@ -283,7 +290,7 @@ async def test_what_ignores_its_cancellation_is_dropped_when_the_program_ends(
             except asyncio.CancelledError:
                 heard.append("cancelled")
 
-    call = Call()
+    call = UserCall()
     task = started(call, stubborn())
     await asyncio.sleep(0)
     call.give_up()
@@ -306,7 +313,7 @@ async def test_time_limits_inside_a_call_work_as_ever() -> None:
                 continue
         return await asyncio.create_task(asyncio.sleep(0, "done"))
 
-    assert await started(Call(), limited()) == "done"
+    assert await started(UserCall(), limited()) == "done"
 
 
 async def test_as_many_calls_may_hang_in_threads_as_may_be_made_at_a_time() -> None:

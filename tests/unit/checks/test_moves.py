@@ -11,9 +11,9 @@ from kueuelib.api.meta import Obj, format_time
 from kueuelib.api.names import IN_USE_FINALIZER
 from kueuelib.checks.moves import (
     Ask,
-    Asked,
+    LastAnswer,
     Reset,
-    Rest,
+    StayPut,
     decided,
     held_reservation,
     holds,
@@ -39,17 +39,17 @@ def entry(state: str) -> Obj:
     return {"name": "check", "state": state, "lastTransitionTime": format_time(NOW)}
 
 
-def move(wl: Obj, state: str, asked: Asked | None = None, now: float = NOW) -> Any:
+def move(wl: Obj, state: str, asked: LastAnswer | None = None, now: float = NOW) -> Any:
     return next_move(wl, entry(state), None, asked, 60.0, now)
 
 
 @pytest.mark.parametrize(
     ("state", "active", "wanted"),
     [
-        ("Pending", True, Rest()),
+        ("Pending", True, StayPut()),
         ("Ready", True, Reset("Reset to Pending after quota was lost")),
-        ("Retry", True, Rest(NOW + 60)),
-        ("Rejected", True, Rest()),
+        ("Retry", True, StayPut(NOW + 60)),
+        ("Rejected", True, StayPut()),
         ("Rejected", False, Reset("Reset to Pending after deactivation")),
     ],
 )
@@ -112,8 +112,8 @@ def test_each_reservation_is_asked_about_once() -> None:
     assert move(first, "Pending") == Ask()
     reservation = reservation_of(first)
     assert reservation is not None
-    asked = Asked(reservation, None, "Pending", None)
-    assert move(first, "Pending", asked) == Rest()
+    asked = LastAnswer(reservation, None, "Pending", None)
+    assert move(first, "Pending", asked) == StayPut()
     assert move(second, "Pending", asked) == Ask()
 
 
@@ -122,7 +122,7 @@ def test_pods_that_were_edited_within_the_second_of_the_reservation_are_asked_ab
     edited["spec"]["podSets"] = [{"name": "main", "count": 2}]
     reservation = reservation_of(first)
     assert reservation is not None
-    assert move(edited, "Pending", Asked(reservation, None, "Pending", None)) == Ask()
+    assert move(edited, "Pending", LastAnswer(reservation, None, "Pending", None)) == Ask()
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,8 @@ def test_what_a_check_has_accepted_is_held_until_the_last_pod_is_gone(
 def test_a_pending_check_is_asked_again_when_it_said() -> None:
     reservation = reservation_of(workload())
     assert reservation is not None
-    asked = Asked(reservation, None, "Pending", NOW + 5)
-    assert move(workload(), "Pending", asked, NOW + 4) == Rest(NOW + 5)
+    asked = LastAnswer(reservation, None, "Pending", NOW + 5)
+    assert move(workload(), "Pending", asked, NOW + 4) == StayPut(NOW + 5)
     assert move(workload(), "Pending", asked, NOW + 5) == Ask()
 
 

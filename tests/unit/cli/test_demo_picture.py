@@ -18,7 +18,7 @@ from kueuelib.cli.demo.play import (
     draw,
     picture_of,
 )
-from kueuelib.cli.demo.story import QUOTA, Board, Row
+from kueuelib.cli.demo.story import QUOTA, Board, JobRow
 
 PICTURE = Path(__file__).parents[3] / "docs" / "demo.svg"
 _TEXT = re.compile(r'<text class="demo-r\d+" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>')
@@ -50,7 +50,7 @@ def drawn() -> Board:
         if re.fullmatch(r"job-\d\d", cells[0]):
             last, queue, request, state, flavors, note = cells
             pods, _, each, _ = request.split()
-            board.rows[last] = Row(
+            board.rows[last] = JobRow(
                 last, queue, request, state, flavors, note, int(pods) * int(each)
             )
             if board.rows[last].holds:

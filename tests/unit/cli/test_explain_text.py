@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.app.explaining.asking import Answer
+from kueuelib.app.explaining.asking import ObjectAnswer
 from kueuelib.cli.explain.command import answer_data
 from kueuelib.cli.explain.text import show
 from kueuelib.scheduler.explain.answer import explain
@@ -40,7 +40,7 @@ HEADING = (
 
 
 def told(world: World, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    show([Answer("Job job", submitted=True, explanation=explain(world, KEY, 1000.0))])
+    show([ObjectAnswer("Job job", submitted=True, explanation=explain(world, KEY, 1000.0))])
     return [line.strip() for line in capsys.readouterr().out.splitlines()]
 
 
@@ -117,7 +117,9 @@ def test_the_end_of_a_workload_is_told_with_its_reason(capsys: pytest.CaptureFix
     world = queue(World().with_namespace("ns", {}).with_flavor(make_flavor("f")), "mine", 1)
     world = world.with_workload(make_workload("job", "mine", {"cpu": 1}, conditions=[ended]))
     assert f"It is finished: FailedToStart: {said['message']}" in told(world, capsys)
-    data = answer_data(Answer("Job job", submitted=True, explanation=explain(world, KEY, 1000.0)))
+    data = answer_data(
+        ObjectAnswer("Job job", submitted=True, explanation=explain(world, KEY, 1000.0))
+    )
     assert data["finished"] == {"reason": "FailedToStart", **said}
 
 
@@ -131,7 +133,7 @@ def test_a_narrow_terminal_gets_a_block_of_lines_for_each_row(
         monkeypatch.setenv(name, value)
     world = queue(World().with_namespace("ns", {}).with_flavor(make_flavor("f")), "mine", 1)
     world = world.with_workload(make_workload("job", "mine", {"cpu": 3, "memory": "1Gi"}))
-    show([Answer("Job job", submitted=True, explanation=explain(world, KEY, 1000.0))])
+    show([ObjectAnswer("Job job", submitted=True, explanation=explain(world, KEY, 1000.0))])
     text = narrow.getvalue()
     assert "\x1b" not in text, "no colour, and nothing bold either"
     block = """Pod set: main x 1

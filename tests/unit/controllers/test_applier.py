@@ -21,7 +21,7 @@ from kueuelib.machinery.store import Store
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler.decide.cycle import Admit, Wait
 from kueuelib.scheduler.decide.preemption.guard import PolicyFault
-from kueuelib.scheduler.decide.preemption.victims import Path, Preemption, Victim
+from kueuelib.scheduler.decide.preemption.victims import Path, PendingPreemption, Victim
 from kueuelib.scheduler.engine import Settled
 from kueuelib.scheduler.events import Effects, EvictionFailed, Forgotten
 from kueuelib.scheduler.object_reasons import ClusterQueueMissing
@@ -70,11 +70,11 @@ def holder() -> Holder:
     )
 
 
-def preemption(*, assumed: bool = True) -> Preemption:
+def preemption(*, assumed: bool = True) -> PendingPreemption:
     """The Workload has to make room for another one of its ClusterQueue."""
     other = decode(Workload, workload(uid="u9"))
     victim = Victim(attrs.evolve(holder(), assumed=assumed), Path.IN_CLUSTER_QUEUE)
-    return Preemption(ObjectKey("ns", "high"), "u9", other, "cq", {"cq": "/cq"}, (victim,))
+    return PendingPreemption(ObjectKey("ns", "high"), "u9", other, "cq", {"cq": "/cq"}, (victim,))
 
 
 def running(version: int = 1, uid: str = "u1") -> Obj:

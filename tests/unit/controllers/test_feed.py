@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.controllers.feed import CLUSTER_QUEUES, COHORTS, NAMESPACES, WORKLOADS, Feed, Source
+from kueuelib.controllers.feed import (
+    CLUSTER_QUEUES,
+    COHORTS,
+    NAMESPACES,
+    WORKLOADS,
+    Feed,
+    ObjectSource,
+)
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.scheduler import events
 from kueuelib.scheduler.events import Effects
@@ -41,7 +48,7 @@ class Informer:
         self.tell = handler
 
 
-def setup(source: Source) -> tuple[Engine, Recorder, Informer, Feed]:
+def setup(source: ObjectSource) -> tuple[Engine, Recorder, Informer, Feed]:
     engine, recorder, informer = Engine(), Recorder(), Informer("ClusterQueue")
     feed = Feed(engine, recorder)  # type: ignore[arg-type]
     feed.attach(informer, source)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from kueuelib.api.kueue import FlavorUsage, ResourceUsage
 from kueuelib.api.quantity import Quantity
 from kueuelib.controllers.queue_metrics import (
     CohortMetrics,
-    QueueState,
+    QueueGauges,
     quotas_of,
     report_queues,
 )
@@ -46,7 +46,7 @@ def flavor(name: str, amount: int) -> FlavorUsage:
 
 def test_exactly_one_status_of_a_queue_is_one() -> None:
     telemetry = Telemetry()
-    report_queues(telemetry, lambda: [QueueState("cq", "active", {}, None)])
+    report_queues(telemetry, lambda: [QueueGauges("cq", "active", {}, None)])
     assert sorted(lines(telemetry, "kueue_cluster_queue_status")) == [
         'kueue_cluster_queue_status{cluster_queue="cq",status="active"} 1.0',
         'kueue_cluster_queue_status{cluster_queue="cq",status="pending"} 0.0',
@@ -55,7 +55,10 @@ def test_exactly_one_status_of_a_queue_is_one() -> None:
 
 
 def test_a_queue_has_the_series_of_its_present_state() -> None:
-    telemetry, states = Telemetry(), [QueueState("cq", "active", {"cohort": "old"}, NUMBERS, "top")]
+    telemetry, states = (
+        Telemetry(),
+        [QueueGauges("cq", "active", {"cohort": "old"}, NUMBERS, "top")],
+    )
     report_queues(telemetry, lambda: states, resources=True)
     spec = {"cohortName": "new"}
     usage = (flavor("f", 3), flavor("g", 2))
@@ -64,7 +67,7 @@ def test_a_queue_has_the_series_of_its_present_state() -> None:
         'kueue_cluster_queue_info{cluster_queue="cq",parent_cohort="old",root_cohort="top"} 1.0'
     ]
     assert lines(telemetry, "kueue_cluster_queue_weighted_share") == []
-    states[:] = [QueueState("cq", "active", spec, numbers, "new")]
+    states[:] = [QueueGauges("cq", "active", spec, numbers, "new")]
     found = [line for line in lines(telemetry, "kueue_") if "cluster_queue_status" not in line]
     resource = 'cluster_queue="cq",cohort="new",flavor="{}",resource="cpu"'
     assert sorted(found) == [

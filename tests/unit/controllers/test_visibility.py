@@ -24,7 +24,7 @@ from kueuelib.controllers.visibility.server import (
     front_proxy,
     proxied,
 )
-from kueuelib.controllers.visibility.summary import Page, page_of, summary
+from kueuelib.controllers.visibility.summary import PendingPage, page_of, summary
 from kueuelib.embedded.server import ApiServer
 from kueuelib.embedded.tls import Authority
 from kueuelib.errors import BadRequest
@@ -80,7 +80,7 @@ def positions(body: Obj) -> list[tuple[str, int, int]]:
 
 
 def test_the_order_is_the_engines_and_positions_begin_at_0() -> None:
-    body = summary("v1beta2", engine().pending("cq"), Page())
+    body = summary("v1beta2", engine().pending("cq"), PendingPage())
     assert (body["kind"], body["apiVersion"]) == (
         "PendingWorkloadsSummary",
         "visibility.kueue.x-k8s.io/v1beta2",
@@ -106,7 +106,7 @@ def test_the_order_is_the_engines_and_positions_begin_at_0() -> None:
 
 
 def test_a_local_queue_of_the_same_name_elsewhere_does_not_count() -> None:
-    body = summary("v1beta1", engine().pending("cq"), Page(), ObjectKey("ns", "lq"))
+    body = summary("v1beta1", engine().pending("cq"), PendingPage(), ObjectKey("ns", "lq"))
     assert positions(body) == [("w3", 1, 0), ("w0", 2, 1), ("w2", 4, 2)]
 
 
@@ -122,7 +122,7 @@ def test_a_local_queue_of_the_same_name_elsewhere_does_not_count() -> None:
 def test_a_page_is_a_part_with_the_same_positions(query: dict[str, str], names: list[str]) -> None:
     body = summary("v1beta2", engine().pending("cq"), page_of(query))
     assert [name for name, *_ in positions(body)] == names
-    whole = positions(summary("v1beta2", engine().pending("cq"), Page()))
+    whole = positions(summary("v1beta2", engine().pending("cq"), PendingPage()))
     assert set(positions(body)) <= set(whole)
 
 

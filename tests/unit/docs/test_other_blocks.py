@@ -25,7 +25,7 @@ from kueuelib.errors import ApiError, ConfigError
 from kueuelib.runtime import Client, kinds
 from kueuelib.simulator.parsing import Faults
 from kueuelib.simulator.readers import synthetic
-from kueuelib.simulator.readers.source import Source
+from kueuelib.simulator.readers.source import TraceSource
 
 from .blocks import PAGES, ROOT, TUTORIALS, Block, blocks, blocks_of
 
@@ -79,7 +79,7 @@ def check_file(found: dict[str, Any], path: Path) -> None:
     """
     if "arrivals" in found:
         path.write_text(yaml.safe_dump({**found, "jobs": 10}))
-        assert list(synthetic.read_synthetic(path, Faults(), Source()))
+        assert list(synthetic.read_synthetic(path, Faults(), TraceSource()))
         return
     try:
         parse_configuration({"apiVersion": V1BETA2, "kind": KIND, **found}, str(path))

@@ -13,7 +13,7 @@ from kueuelib.api.meta import Obj, Resource, key_of
 from kueuelib.jobs.assembly import wire
 from kueuelib.jobs.batch.job import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.machinery.store import Change, Delta, DeltaKind
+from kueuelib.machinery.store import Delta, DeltaKind, StoreUpdate
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.controller import Controller
@@ -150,6 +150,6 @@ async def test_a_job_is_below_an_owner_without_an_informer_once_it_has_a_workloa
     client.get.return_value = {**train, "metadata": named}
     assert await ancestor() is None, "it was read a moment ago"
     workload = owned(WORKLOADS, "wl", "train")
-    cast(Any, cache.informer(WORKLOADS))._change([Change(key_of(workload), workload)])
+    cast(Any, cache.informer(WORKLOADS))._change([StoreUpdate(key_of(workload), workload)])
     assert await ancestor() == "Train ns/train"
     assert client.get.await_count == 2

@@ -10,16 +10,16 @@ from kueuelib.machinery.election import (
     Cancelled,
     CreateLease,
     ElectionCore,
+    ElectionOver,
+    ElectionTick,
     Failed,
     Fetched,
     GetLease,
     LeaderChanged,
+    Pause,
     StartedLeading,
-    Stop,
     StoppedLeading,
-    Tick,
     UpdateLease,
-    Wait,
     Written,
 )
 from kueuelib.machinery.election_options import ElectionOptions
@@ -72,7 +72,7 @@ def test_a_missing_lease_is_created():
     assert core.step(Written(create.lease), 0.5, WALL, 0.0) == (
         LeaderChanged("me"),
         StartedLeading(),
-        Wait(2.0),
+        Pause(2.0),
     )
     assert core.deadline == 10.0
     assert core.is_leader(9.9)
@@ -83,13 +83,13 @@ def test_a_held_lease_is_left_alone_until_it_did_not_change_for_its_duration():
     core = elect()
     assert core.step(Fetched(held_by("other")), 100.0, WALL, 0.5) == (
         LeaderChanged("other"),
-        Wait(2.0 * 0.625),
+        Pause(2.0 * 0.625),
     )
-    core.step(Tick(), 103.0, WALL, 0.0)
-    assert core.step(Fetched(held_by("other", "now")), 110.0, WALL, 0.0) == (Wait(1.0),)
-    core.step(Tick(), 112.0, WALL, 0.0)
-    assert core.step(Fetched(held_by("other", "now")), 124.5, WALL, 0.0) == (Wait(0.5),)
-    core.step(Tick(), 125.0, WALL, 0.0)
+    core.step(ElectionTick(), 103.0, WALL, 0.0)
+    assert core.step(Fetched(held_by("other", "now")), 110.0, WALL, 0.0) == (Pause(1.0),)
+    core.step(ElectionTick(), 112.0, WALL, 0.0)
+    assert core.step(Fetched(held_by("other", "now")), 124.5, WALL, 0.0) == (Pause(0.5),)
+    core.step(ElectionTick(), 125.0, WALL, 0.0)
     (update,) = core.step(Fetched(held_by("other", "now")), 125.0, WALL, 0.0)
     assert update.lease["spec"]["leaseTransitions"] == 4
     assert update.lease["spec"]["acquireTime"] == AT
@@ -114,7 +114,7 @@ def test_our_own_lease_is_taken_again_without_a_transition():
 def test_a_lost_race_waits_with_jitter():
     core = elect()
     core.step(Fetched(held_by("")), 0.0, WALL, 0.0)
-    assert core.step(Failed(Conflict("changed")), 0.1, WALL, 0.5) == (Wait(1.25),)
+    assert core.step(Failed(Conflict("changed")), 0.1, WALL, 0.5) == (Pause(1.25),)
 
 
 def test_who_only_observes_does_not_take_a_free_lease():
@@ -122,9 +122,9 @@ def test_who_only_observes_does_not_take_a_free_lease():
         core = ElectionCore(ElectionOptions(LEASE, "me"))
         core.standing = False
         core.start(0.0)
-        assert core.step(Fetched(free), 0.0, WALL, 0.0)[-1] == Wait(1.0)
+        assert core.step(Fetched(free), 0.0, WALL, 0.0)[-1] == Pause(1.0)
         core.standing = True
-        core.step(Tick(), 1.0, WALL, 0.0)
+        core.step(ElectionTick(), 1.0, WALL, 0.0)
         assert isinstance(core.step(Fetched(free), 1.0, WALL, 0.0)[-1], CreateLease | UpdateLease)
 
 
@@ -133,25 +133,25 @@ def test_the_time_of_a_dead_leader_runs_while_we_only_observe():
     core.standing = False
     core.start(0.0)
     core.step(Fetched(held_by("other")), 0.0, WALL, 0.0)
-    core.step(Tick(), 16.0, WALL, 0.0)
-    assert core.step(Fetched(held_by("other")), 16.0, WALL, 0.0) == (Wait(1.0),)
+    core.step(ElectionTick(), 16.0, WALL, 0.0)
+    assert core.step(Fetched(held_by("other")), 16.0, WALL, 0.0) == (Pause(1.0),)
     core.standing = True
-    core.step(Tick(), 16.1, WALL, 0.0)
+    core.step(ElectionTick(), 16.1, WALL, 0.0)
     (update,) = core.step(Fetched(held_by("other")), 16.1, WALL, 0.0)
     assert update.lease["spec"]["holderIdentity"] == "me"
 
 
 def test_a_leader_renews_without_reading():
     core = leading()
-    (update,) = core.step(Tick(), 2.5, WALL + 2, 0.0)
+    (update,) = core.step(ElectionTick(), 2.5, WALL + 2, 0.0)
     assert isinstance(update, UpdateLease)
-    assert core.step(Written(update.lease), 2.6, WALL, 0.0) == (Wait(2.0),)
+    assert core.step(Written(update.lease), 2.6, WALL, 0.0) == (Pause(2.0),)
     assert core.deadline == 12.5
 
 
 def test_a_refused_renewal_reads_first():
     core = leading()
-    core.step(Tick(), 2.5, WALL, 0.0)
+    core.step(ElectionTick(), 2.5, WALL, 0.0)
     assert core.step(Failed(Conflict("changed")), 2.6, WALL, 0.0) == (GetLease(),)
     assert core.slow_paths == 1
     (update,) = core.step(Fetched(held_by("me", "x")), 2.7, WALL, 0.0)
@@ -165,40 +165,43 @@ def test_a_leader_that_cannot_renew_in_time_is_none_any_more():
     now = 0.5
     while core.leading:
         now += 2.0
-        commands = core.step(Tick(), now, WALL, 0.9)
+        commands = core.step(ElectionTick(), now, WALL, 0.9)
         if core.leading:
             assert core.step(DOWN, now, WALL, 0.9) == (GetLease(),)
-            assert core.step(DOWN, now, WALL, 0.9) == (Wait(2.0),)
+            assert core.step(DOWN, now, WALL, 0.9) == (Pause(2.0),)
     assert now == 10.5
-    assert commands == (StoppedLeading("the lease could not be renewed in time"), Stop())
+    assert commands == (StoppedLeading("the lease could not be renewed in time"), ElectionOver())
 
 
 def test_the_deadline_also_ends_a_hanging_call():
     core = leading()
-    core.step(Tick(), 2.5, WALL, 0.0)
-    assert core.step(Tick(), 9.0, WALL, 0.0) == ()
-    assert core.step(Tick(), 10.0, WALL, 0.0)[-1] == Stop()
+    core.step(ElectionTick(), 2.5, WALL, 0.0)
+    assert core.step(ElectionTick(), 9.0, WALL, 0.0) == ()
+    assert core.step(ElectionTick(), 10.0, WALL, 0.0)[-1] == ElectionOver()
 
 
 def test_a_leader_that_sees_another_holder_stops():
     core = leading()
-    core.step(Tick(), 2.5, WALL, 0.0)
+    core.step(ElectionTick(), 2.5, WALL, 0.0)
     core.step(Failed(Conflict("changed")), 2.6, WALL, 0.0)
     assert core.step(Fetched(held_by("other")), 2.7, WALL, 0.0) == (
         LeaderChanged("other"),
         StoppedLeading("other holds the lease"),
-        Stop(),
+        ElectionOver(),
     )
 
 
 def test_a_cancelled_leader_keeps_the_lease_unless_told_to_release_it():
-    assert leading().step(Cancelled(), 1.0, WALL, 0.0) == (StoppedLeading("cancelled"), Stop())
+    assert leading().step(Cancelled(), 1.0, WALL, 0.0) == (
+        StoppedLeading("cancelled"),
+        ElectionOver(),
+    )
     core = leading(release_on_cancel=True)
     stopped, update = core.step(Cancelled(), 1.0, WALL + 1, 0.0)
     assert stopped == StoppedLeading("cancelled")
     assert update.lease["spec"]["holderIdentity"] == ""
     assert update.lease["spec"]["leaseDurationSeconds"] == 1
-    assert core.step(DOWN, 1.1, WALL, 0.0) == (Stop(),)
+    assert core.step(DOWN, 1.1, WALL, 0.0) == (ElectionOver(),)
 
 
 def test_a_release_that_meets_our_own_late_renewal_is_repeated_once():
@@ -208,7 +211,7 @@ def test_a_release_that_meets_our_own_late_renewal_is_repeated_once():
     (update,) = core.step(Fetched(held_by("me", "late")), 1.2, WALL, 0.0)
     assert update.lease["metadata"]["resourceVersion"] == "late"
     assert update.lease["spec"]["holderIdentity"] == ""
-    assert core.step(Failed(Conflict("changed")), 1.3, WALL, 0.0) == (Stop(),)
+    assert core.step(Failed(Conflict("changed")), 1.3, WALL, 0.0) == (ElectionOver(),)
 
 
 @pytest.mark.parametrize("answer", [DOWN, Fetched(None), Fetched(held_by("other", "now"))])
@@ -216,7 +219,7 @@ def test_a_release_is_not_repeated_when_the_lease_is_not_ours_any_more(answer):
     core = leading(release_on_cancel=True)
     core.step(Cancelled(), 1.0, WALL, 0.0)
     core.step(Failed(Conflict("changed")), 1.1, WALL, 0.0)
-    assert core.step(answer, 1.2, WALL, 0.0) == (Stop(),)
+    assert core.step(answer, 1.2, WALL, 0.0) == (ElectionOver(),)
 
 
 def test_a_claim_that_was_cancelled_under_way_is_released():
@@ -225,13 +228,13 @@ def test_a_claim_that_was_cancelled_under_way_is_released():
     assert core.step(Cancelled(), 0.1, WALL, 0.0) == (GetLease(),)
     (update,) = core.step(Fetched(held_by("me", "late")), 0.2, WALL, 0.0)
     assert update.lease["spec"]["holderIdentity"] == ""
-    assert core.step(Written(update.lease), 0.3, WALL, 0.0) == (Stop(),)
+    assert core.step(Written(update.lease), 0.3, WALL, 0.0) == (ElectionOver(),)
 
 
 def test_a_cancelled_follower_just_stops():
     core = elect(release_on_cancel=True)
     core.step(Fetched(held_by("other")), 0.0, WALL, 0.0)
-    assert core.step(Cancelled(), 1.0, WALL, 0.0) == (Stop(),)
+    assert core.step(Cancelled(), 1.0, WALL, 0.0) == (ElectionOver(),)
 
 
 @pytest.mark.parametrize(

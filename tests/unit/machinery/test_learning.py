@@ -20,8 +20,8 @@ from kueuelib.machinery.reflector_protocol import (
     WatchEvent,
     WatchOpened,
 )
-from kueuelib.machinery.replica import Scope, is_last_state, number_of
-from kueuelib.machinery.store import Change, Delta, DeltaKind, Store, same_version
+from kueuelib.machinery.replica import WatchScope, is_last_state, number_of
+from kueuelib.machinery.store import Delta, DeltaKind, Store, StoreUpdate, same_version
 
 
 def pod(name, version, uid="u", **meta):
@@ -44,7 +44,7 @@ def seen(core, *events):
 
 def test_an_answer_that_is_news_enters_the_store():
     core, answer = watching(), pod("a", 12)
-    assert core.learn(answer) == (Change(("n", "a"), answer),)
+    assert core.learn(answer) == (StoreUpdate(("n", "a"), answer),)
     assert core.ahead == 1
     assert core.learn(pod("a", 11)) == ()
 
@@ -68,7 +68,7 @@ def test_events_from_before_the_answer_change_nothing():
     core = watching()
     core.learn(pod("a", 15))
     assert seen(core, ("ADDED", pod("a", 12)), ("DELETED", pod("a", 13))) == []
-    assert seen(core, ("MODIFIED", pod("b", 15))) == [Change(("n", "b"), pod("b", 15))]
+    assert seen(core, ("MODIFIED", pod("b", 15))) == [StoreUpdate(("n", "b"), pod("b", 15))]
     assert core.ahead == 0
 
 
@@ -83,13 +83,13 @@ def test_an_event_that_repeats_the_answer_changes_nothing():
 def test_an_event_about_what_an_answer_says_is_elsewhere_counts():
     core = watching()
     core.learn(pod("a", 15), included=False)
-    assert seen(core, ("MODIFIED", pod("a", 15))) == [Change(("n", "a"), pod("a", 15))]
+    assert seen(core, ("MODIFIED", pod("a", 15))) == [StoreUpdate(("n", "a"), pod("a", 15))]
 
 
 def test_a_deletion_after_the_answer_counts():
     core = watching()
     core.learn(pod("a", 15))
-    assert seen(core, ("DELETED", pod("a", 15))) == [Change(("n", "a"), None)]
+    assert seen(core, ("DELETED", pod("a", 15))) == [StoreUpdate(("n", "a"), None)]
 
 
 def test_the_copy_passes_the_transform_and_the_answer_stays_whole():
@@ -98,7 +98,7 @@ def test_the_copy_passes_the_transform_and_the_answer_stays_whole():
         return obj
 
     core, answer = watching(transform=small), {**pod("a", 12), "spec": {}}
-    assert core.learn(answer) == (Change(("n", "a"), pod("a", 12)),)
+    assert core.learn(answer) == (StoreUpdate(("n", "a"), pod("a", 12)),)
     assert "spec" in answer
 
 
@@ -164,7 +164,7 @@ def test_a_long_stream_confirms_what_it_delivers():
 
 def test_what_is_gone_does_not_come_back():
     core = watching(pod("a", 5))
-    assert core.lose(pod("a", 5)) == (Change(("n", "a"), None),)
+    assert core.lose(pod("a", 5)) == (StoreUpdate(("n", "a"), None),)
     assert seen(core, ("MODIFIED", pod("a", 11))) == []
     assert core.learn(pod("a", 12)) == ()
     assert core.ahead == 1
@@ -175,7 +175,7 @@ def test_what_is_gone_does_not_come_back():
 def test_another_object_of_the_name_takes_the_place_of_one_that_is_gone():
     core = watching(pod("a", 5))
     core.lose(pod("a", 5))
-    assert core.learn(pod("a", 14, "new")) == (Change(("n", "a"), pod("a", 14, "new")),)
+    assert core.learn(pod("a", 14, "new")) == (StoreUpdate(("n", "a"), pod("a", 14, "new")),)
     events = ("MODIFIED", pod("a", 11)), ("DELETED", pod("a", 12)), ("ADDED", pod("a", 14, "new"))
     assert seen(core, *events) == []
     assert core.ahead == 0
@@ -183,16 +183,16 @@ def test_another_object_of_the_name_takes_the_place_of_one_that_is_gone():
 
 def test_an_object_that_left_the_scope_is_dropped():
     core = watching(pod("a", 5))
-    assert core.learn(pod("a", 12), included=False) == (Change(("n", "a"), None),)
+    assert core.learn(pod("a", 12), included=False) == (StoreUpdate(("n", "a"), None),)
     assert seen(core, ("MODIFIED", pod("a", 11))) == []
 
 
 def test_the_same_version_again_is_no_delta():
     store = Store()
     key = ("n", "a")
-    store.apply([Change(key, pod("a", 5))], same=same_version)
-    assert store.apply([Change(key, pod("a", 5))], same=same_version) == ()
-    again = store.apply([Change(key, pod("a", 5, "new"))], same=same_version)
+    store.apply([StoreUpdate(key, pod("a", 5))], same=same_version)
+    assert store.apply([StoreUpdate(key, pod("a", 5))], same=same_version) == ()
+    again = store.apply([StoreUpdate(key, pod("a", 5, "new"))], same=same_version)
     assert again == (Delta(DeltaKind.UPDATED, key, pod("a", 5), pod("a", 5, "new")),)
 
 
@@ -229,12 +229,12 @@ def test_the_last_state_of_an_object(meta, last):
     ],
 )
 def test_what_belongs_to_a_scope(scope, included):
-    assert Scope.parse(*scope).includes(pod("a", 5, labels={"q": "x"})) is included
+    assert WatchScope.parse(*scope).includes(pod("a", 5, labels={"q": "x"})) is included
 
 
 def test_a_selector_that_cannot_be_read():
     with pytest.raises(InvalidSelector):
-        Scope.parse("", "a in", "")
+        WatchScope.parse("", "a in", "")
 
 
 def test_versions_as_numbers():

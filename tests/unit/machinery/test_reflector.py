@@ -37,7 +37,7 @@ from kueuelib.machinery.reflector_protocol import (
     WatchOpened,
 )
 from kueuelib.machinery.replica import INITIAL_EVENTS_END
-from kueuelib.machinery.store import Change
+from kueuelib.machinery.store import StoreUpdate
 
 REFUSED = TransportError("https://host", "connection refused")
 GONE = Gone("too old resource version")
@@ -220,7 +220,7 @@ def test_events_change_the_store_in_order_and_carry_the_version():
         events(("ADDED", pod("b", "8")), ("MODIFIED", pod("b", "9")), ("DELETED", pod("a", "10")))
     )
     assert commands == [
-        Apply((Change(B, pod("b", "8")), Change(B, pod("b", "9")), Change(A, None)))
+        Apply((StoreUpdate(B, pod("b", "8")), StoreUpdate(B, pod("b", "9")), StoreUpdate(A, None)))
     ]
     assert driven.core.version == "10"
 
@@ -298,7 +298,7 @@ def test_internal_errors_reopen_the_watch_for_a_while_and_then_list():
 def test_other_errors_within_a_stream_lead_to_a_list_at_the_last_version(code):
     driven = watching()
     commands = driven.feed(events(("MODIFIED", pod("a", "9")), error_event(code, "X")))
-    assert commands[0] == Apply((Change(A, pod("a", "9")),))
+    assert commands[0] == Apply((StoreUpdate(A, pod("a", "9")),))
     (asked,) = driven.woken(commands[1:])
     assert asked == List("9", 0, cause="expired" if code == 410 else "error")
     assert driven.reports[0].error.code == code
@@ -334,7 +334,7 @@ def test_an_event_without_a_name_ends_the_stream_after_what_came_before_it():
     driven = watching()
     broken = {"kind": "Pod", "metadata": {"resourceVersion": "9"}}
     commands = driven.feed(events(("MODIFIED", pod("a", "8")), ("ADDED", broken)))
-    assert commands == [Apply((Change(A, pod("a", "8")),)), Sleep(0.8)]
+    assert commands == [Apply((StoreUpdate(A, pod("a", "8")),)), Sleep(0.8)]
 
 
 def test_versions_of_a_stream_without_a_start_are_not_trusted_until_it_reports_a_change():
@@ -389,7 +389,7 @@ def test_initial_events_are_collected_until_their_end_and_the_stream_goes_on():
     assert commands == [
         Replace(((A, pod("a", "5")),), initial=True),
         MarkSynced(),
-        Apply((Change(B, pod("b", "9")),)),
+        Apply((StoreUpdate(B, pod("b", "9")),)),
     ]
     assert driven.feed(StreamEnded(), after=300.0) == [Watch("9", 300, cause="ended")]
 

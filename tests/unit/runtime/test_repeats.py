@@ -30,9 +30,9 @@ from kueuelib.runtime.operator.repeats import (
     SOON,
     WITHIN,
     Cause,
-    Change,
+    ObservedChange,
     Repeats,
-    Repetition,
+    RepeatWarning,
     Round,
 )
 from kueuelib.testing import eventually, running, settled
@@ -53,10 +53,10 @@ class Rounds:
         self.version += 1
         return {"metadata": {"name": "a", "resourceVersion": str(self.version)}, **parts}
 
-    def change(self, subject: str = "", part: str = "spec") -> Change:
-        return Change(subject, self.obj(**{part: {"x": 1}}), self.obj(**{part: {"x": 2}}))
+    def change(self, subject: str = "", part: str = "spec") -> ObservedChange:
+        return ObservedChange(subject, self.obj(**{part: {"x": 1}}), self.obj(**{part: {"x": 2}}))
 
-    def note(self, *changes: Change, **rest: Any) -> Repetition | None:
+    def note(self, *changes: ObservedChange, **rest: Any) -> RepeatWarning | None:
         return self.repeats.note(KEY, Round(changes, **rest))
 
     def heard(self) -> None:
@@ -103,7 +103,9 @@ def test_a_round_without_a_change_ends_the_row_and_slow_rounds_make_none() -> No
 def test_rounds_that_each_create_a_child_count_only_when_they_never_end() -> None:
     rounds = Rounds()
     told = [
-        rounds.note(Change(f"ConfigMap ns/{n}", None, rounds.obj()), rounds.change("", "status"))
+        rounds.note(
+            ObservedChange(f"ConfigMap ns/{n}", None, rounds.obj()), rounds.change("", "status")
+        )
         for n in range(MANY)
     ]
     assert not any(told[:-1])
@@ -113,7 +115,10 @@ def test_rounds_that_each_create_a_child_count_only_when_they_never_end() -> Non
 def test_rounds_that_change_different_fields_do_not_count() -> None:
     rounds = Rounds()
     for n in range(3 * OFTEN):
-        assert rounds.note(Change("", rounds.obj(spec={}), rounds.obj(spec={str(n): n}))) is None
+        assert (
+            rounds.note(ObservedChange("", rounds.obj(spec={}), rounds.obj(spec={str(n): n})))
+            is None
+        )
 
 
 def test_status_that_follows_changes_by_others_does_not_count() -> None:
@@ -138,7 +143,7 @@ def test_what_the_operator_wrote_itself_is_no_change_by_others() -> None:
     [
         (lambda r: Round([r.change("", "status"), r.change()], conflict="late"), Cause.OWN),
         (lambda r: Round([r.change("", "status"), r.change("ConfigMap ns/b")]), Cause.CHILD),
-        (lambda r: Round([Change("ConfigMap ns/b", None, r.obj())]), Cause.CHILDREN),
+        (lambda r: Round([ObservedChange("ConfigMap ns/b", None, r.obj())]), Cause.CHILDREN),
         (lambda r: Round([r.change("", "status")]), Cause.STATUS),
         (lambda r: Round([], conflict="late"), Cause.CONFLICT),
         (lambda r: Round([], requeue_after=SOON / 2), Cause.REQUEUE),
@@ -157,7 +162,9 @@ def test_at_most_five_short_fields_are_told_and_no_secret() -> None:
     for hidden in (False, True):
         rounds.repeats = Repeats(lambda: 0.0)
         for _ in range(OFTEN):
-            change = Change("Secret ns/b", rounds.obj(data={}), rounds.obj(data=new), hidden=hidden)
+            change = ObservedChange(
+                "Secret ns/b", rounds.obj(data={}), rounds.obj(data=new), hidden=hidden
+            )
             found = rounds.note(change)
         assert found is not None
         assert len(found.changed) == 6
@@ -208,7 +215,7 @@ def ready(status: str, at: str) -> Obj:
 def test_the_difference_in_a_list_or_a_long_text_is_told(old: Obj, new: Obj, said: str) -> None:
     rounds = Rounds()
     for _ in range(OFTEN):
-        change = Change("", rounds.obj(status=old), rounds.obj(status=new))
+        change = ObservedChange("", rounds.obj(status=old), rounds.obj(status=new))
         found = rounds.note(change)
     assert found is not None
     assert found.changed == (said,)

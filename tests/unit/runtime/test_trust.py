@@ -18,7 +18,7 @@ from kueuelib.runtime.authority import (
     RENEW_BEFORE,
     SERVER_LIFE,
     CertificateFiles,
-    Names,
+    ServerNames,
     host_names,
     judge,
     renewed,
@@ -147,9 +147,9 @@ async def test_two_who_start_at_once_agree(api):
 
 async def test_the_manager_keeps_the_installers_names(api):
     installed = await ensure_certificates(api.client, SECRET, NAMES)
-    kept = await ensure_certificates(api.client, SECRET, Names({"svc.ns.svc"}))
+    kept = await ensure_certificates(api.client, SECRET, ServerNames({"svc.ns.svc"}))
     assert kept.ca_cert == installed.ca_cert
-    assert judge(kept).names == NAMES | Names({"svc.ns.svc"})
+    assert judge(kept).names == NAMES | ServerNames({"svc.ns.svc"})
 
 
 def test_a_secret_without_all_parts_holds_no_certificates():
@@ -189,7 +189,7 @@ async def test_what_is_optional_may_be_forbidden_and_nothing_else(api):
     api.forbidden = {path}
     optional = Trusting(API_SERVICES, "v.g", optional=True)
     found = await inject(api.client, [optional], b"CA")
-    assert found == Injected([], ["apiservices/v.g"], Names())
+    assert found == Injected([], ["apiservices/v.g"], ServerNames())
     with pytest.raises(Forbidden):
         await inject(api.client, [Trusting(API_SERVICES, "v.g")], b"CA")
 
@@ -341,7 +341,7 @@ async def test_the_keeper_loads_what_somebody_else_renewed(api):
     async with Running(keeper):
         present = from_secret(api.objects[SECRET_PATH])
         before = await served_serial(context, present.ca_cert)
-        other = renewed(present, NAMES | Names({"more"}), time.time())
+        other = renewed(present, NAMES | ServerNames({"more"}), time.time())
         data = to_data(other)
         api.put(SECRET_PATH, {"data": data, "metadata": {"namespace": "sys"}})
         keeper.poke()
@@ -364,7 +364,7 @@ async def test_files_are_loaded_again_when_they_change(tmp_path):
         (tmp_path / "tls.crt").write_text("half written")
         await asyncio.sleep(0.05)
         assert await served_serial(context, made.ca_cert) == before
-        write(renewed(made, NAMES | Names({"more"}), time.time()))
+        write(renewed(made, NAMES | ServerNames({"more"}), time.time()))
         loaded = files._loaded
         await eventually(lambda: files._loaded != loaded)
         assert await served_serial(context, made.ca_cert) != before

@@ -21,7 +21,7 @@ from kueuelib.runtime.authority import (
     RENEW_BEFORE,
     SERVER_LIFE,
     Certificates,
-    Names,
+    ServerNames,
     _new_server,
     host_names,
     judge,
@@ -45,7 +45,7 @@ def made(now):
 
 
 def test_names_of_hosts_and_addresses_are_told_apart():
-    assert host_names(["127.0.0.1", "a.b", "::1"]) == Names({"a.b"}, {"127.0.0.1", "::1"})
+    assert host_names(["127.0.0.1", "a.b", "::1"]) == ServerNames({"a.b"}, {"127.0.0.1", "::1"})
     assert service_names("s", "n").hosts == {"s.n.svc", "s.n.svc.cluster.local"}
 
 
@@ -105,13 +105,13 @@ def test_new_certificates_satisfy_a_strict_client(made, now):
 
 def test_good_certificates_are_left_alone(made, now):
     assert renewed(made, NAMES, now) is made
-    assert renewed(made, Names({"localhost"}), now) is made
+    assert renewed(made, ServerNames({"localhost"}), now) is made
 
 
 def test_a_new_name_gets_a_new_server_certificate_of_the_same_authority(made, now):
-    again = renewed(made, Names({"other"}), now)
+    again = renewed(made, ServerNames({"other"}), now)
     assert again.ca_cert == made.ca_cert
-    assert judge(again).names == NAMES | Names({"other"})
+    assert judge(again).names == NAMES | ServerNames({"other"})
 
 
 def test_a_server_certificate_that_is_about_to_end_is_replaced(made, now):
@@ -167,7 +167,7 @@ async def test_a_live_context_serves_a_new_certificate_to_new_connections(made, 
     server = await asyncio.start_server(echo, "127.0.0.1", 0, ssl=context, family=socket.AF_INET)
     port = server.sockets[0].getsockname()[1]
     first, old = await serial(port)
-    load(context, renewed(made, NAMES | Names({"more"}), now))
+    load(context, renewed(made, NAMES | ServerNames({"more"}), now))
     second, new = await serial(port)
     assert first != second
     old.write(b"still open")

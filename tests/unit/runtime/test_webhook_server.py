@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from kueuelib.errors import FieldError, InvalidObject
-from kueuelib.runtime.authority import Names, host_names, load, renewed, server_context
+from kueuelib.runtime.authority import ServerNames, host_names, load, renewed, server_context
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook.admission import ValidationResult, aggregate, shortened
 from kueuelib.runtime.webhook.server import MAX_BODY, WebhookServer
@@ -352,7 +352,7 @@ async def test_what_is_no_review_is_refused(hooks):
 
 async def test_the_certificate_is_replaced_while_serving(hooks):
 
-    more = host_names(["127.0.0.1"]) | Names({"more"})
+    more = host_names(["127.0.0.1"]) | ServerNames({"more"})
     load(hooks.context, renewed(hooks.certificates, more, time.time()))
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", hooks.session._base_url.port, ssl=hooks.trust

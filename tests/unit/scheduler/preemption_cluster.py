@@ -11,7 +11,7 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Wait, decide
-from kueuelib.scheduler.decide.preemption.victims import Preemption
+from kueuelib.scheduler.decide.preemption.victims import PendingPreemption
 from kueuelib.scheduler.engine import Engine
 from kueuelib.testing.builders import (
     make_assignment,
@@ -36,7 +36,7 @@ class Cluster:
     engine: Engine = attrs.field(factory=Engine)
     workloads: dict[str, Workload] = attrs.field(factory=dict)
     waits: dict[str, Wait] = attrs.field(factory=dict)
-    told: list[Preemption] = attrs.field(factory=list)
+    told: list[PendingPreemption] = attrs.field(factory=list)
     now: float = 1000.0
 
     def tell(self, *found: events.Event) -> None:

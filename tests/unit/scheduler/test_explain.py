@@ -11,7 +11,7 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.rows import Fit
-from kueuelib.scheduler.explain.trial import Verdict, outcome
+from kueuelib.scheduler.explain.trial import TrialResult, outcome
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import AdmissionGated, PodsMissing
 from kueuelib.scheduler.settings import Settings
@@ -65,7 +65,7 @@ def test_whose_room_counts_as_used_is_named() -> None:
     for one in (waits("high", priority=2), waits(priority=1)):
         found = found.with_workload(one)
     answer = ask(found)
-    assert answer.verdict is Verdict.WAITS
+    assert answer.verdict is TrialResult.WAITS
     assert answer.notes == (
         "the quota of preempted Workloads is kept for ns/high and counts as used",
     )
@@ -95,7 +95,7 @@ def texts(found: Explanation) -> list[str]:
 
 def test_the_missing_quota_is_found_to_the_unit() -> None:
     found = ask(world().with_workload(holds("h", 4)).with_workload(waits(cpu="1500m")))
-    assert found.verdict is Verdict.WAITS
+    assert found.verdict is TrialResult.WAITS
     assert "raise nominalQuota of flavor f: cpu by 1500m (to 5500m)" in texts(found)
     assert "Workload ns/h finishes or is deleted" in texts(found)
     (row,) = found.rows
@@ -141,7 +141,7 @@ def test_a_strict_queue_that_is_blocked_by_its_head_says_so() -> None:
     found = ask(start.with_workload(waits(created=2)))
     assert not found.outcome.evaluated
     assert found.when_first is not None
-    assert found.when_first.verdict is Verdict.ADMITTED
+    assert found.when_first.verdict is TrialResult.ADMITTED
     assert "set spec.queueingStrategy: BestEffortFIFO instead of StrictFIFO" in texts(found)
     assert "Workload ns/huge, which waits too, is deleted or deactivated" in texts(found)
     assert "priority 1 or higher, instead of 0" in texts(found)
@@ -164,7 +164,7 @@ def test_a_priority_or_a_policy_that_would_preempt_names_the_victims() -> None:
 def test_a_preemptor_waits_for_its_victims_and_is_told_who_they_are() -> None:
     start = world(preemption={"withinClusterQueue": "LowerPriority"})
     found = ask(start.with_workload(holds("h", 4)).with_workload(waits(priority=1)))
-    assert found.verdict is Verdict.PREEMPTS
+    assert found.verdict is TrialResult.PREEMPTS
     assert found.outcome.victims == (ObjectKey("ns", "h"),)
     assert "raise nominalQuota of flavor f: cpu by 1 (to 5)" in texts(found)
 
@@ -302,7 +302,7 @@ def lacks_pods(cpu: int = 1, *, group: bool = True) -> Workload:
 
 def test_a_group_that_lacks_pods_is_told_so_and_nothing_else() -> None:
     found = ask(world().with_workload(lacks_pods()))
-    assert (found.verdict, found.position, found.rows) == (Verdict.WAITS, None, ())
+    assert (found.verdict, found.position, found.rows) == (TrialResult.WAITS, None, ())
     assert found.reason == PodsMissing("The group waits for 2 pods to be replaced")
     assert texts(found) == ["create the missing pods of the group"]
     assert found.notes == ()
@@ -324,7 +324,7 @@ def gated(cpu: int = 1, **rest: Any) -> Workload:
 
 def test_a_gated_workload_is_told_its_gates() -> None:
     found = ask(world().with_workload(gated()))
-    assert (found.verdict, found.position, found.rows) == (Verdict.WAITS, None, ())
+    assert (found.verdict, found.position, found.rows) == (TrialResult.WAITS, None, ())
     assert found.reason == AdmissionGated(("example.com/a", "example.com/b"))
     (problem,) = found.problems
     assert problem.subject == "Workload ns/job"
@@ -347,14 +347,14 @@ def test_a_gated_workload_is_ahead_of_nobody() -> None:
 
 def test_a_single_pod_that_was_stopped_never_returns() -> None:
     found = ask(world().with_workload(lacks_pods(group=False)))
-    assert (found.verdict, found.changes, found.notes) == (Verdict.WAITS, (), ())
+    assert (found.verdict, found.changes, found.notes) == (TrialResult.WAITS, (), ())
 
 
 def test_who_lacks_pods_is_not_ahead_of_anybody() -> None:
     start = world(queueingStrategy="StrictFIFO").with_workload(waits(created=5))
     other = attrs.evolve(lacks_pods(9), metadata=waits("early").metadata)
     found = ask(start.with_workload(other))
-    assert (found.verdict, found.ahead) == (Verdict.ADMITTED, ())
+    assert (found.verdict, found.ahead) == (TrialResult.ADMITTED, ())
 
 
 def test_a_back_off_ends_by_itself() -> None:
@@ -368,13 +368,13 @@ def test_a_back_off_ends_by_itself() -> None:
 
 def test_what_has_quota_or_would_get_it_needs_no_change() -> None:
     held = ask(world().with_workload(holds("job", 1)))
-    assert (held.verdict, held.changes, held.problems) == (Verdict.HOLDS_QUOTA, (), ())
+    assert (held.verdict, held.changes, held.problems) == (TrialResult.HOLDS_QUOTA, (), ())
     assert held.admission is not None
     soon = ask(world().with_workload(waits()))
-    assert (soon.verdict, soon.changes) == (Verdict.ADMITTED, ())
+    assert (soon.verdict, soon.changes) == (TrialResult.ADMITTED, ())
     assert soon.admission is not None
     done = ask(world().with_workload(waits(conditions=[make_condition("Finished")])))
-    assert done.verdict is Verdict.FINISHED
+    assert done.verdict is TrialResult.FINISHED
 
 
 def test_zero_of_a_resource_is_never_lacking() -> None:
@@ -400,7 +400,7 @@ def test_who_asks_for_zero_is_admitted_and_charged_zero_of_what_is_offered(
 ) -> None:
     found = world().with_workload(holds("h", 5))
     answer = ask(found.with_workload(make_workload("job", "lq", requests)))
-    assert answer.verdict is Verdict.ADMITTED
+    assert answer.verdict is TrialResult.ADMITTED
     assert answer.admission is not None
     (assignment,) = answer.admission.pod_set_assignments
     charged = {name: found.nanos for name, found in assignment.resource_usage.items()}

@@ -14,7 +14,13 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import CycleInput
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import Explanation, explain
-from kueuelib.scheduler.explain.trial import Budget, OutOfStepsError, Trials, Verdict, most_steps
+from kueuelib.scheduler.explain.trial import (
+    OutOfStepsError,
+    SearchBudget,
+    TrialResult,
+    Trials,
+    most_steps,
+)
 from kueuelib.scheduler.explain.world import World
 from kueuelib.testing.builders import (
     make_assignment,
@@ -96,9 +102,9 @@ def explained(world: World, count: Count, *, again: bool = False) -> Explanation
 
 def test_the_heads_that_are_tried_are_counted_and_what_is_left_out_is_said() -> None:
     world, count = crowd(600), Count()
-    with patch.object(Budget.__init__, "__defaults__", (3_000,)):
+    with patch.object(SearchBudget.__init__, "__defaults__", (3_000,)):
         found = explained(world, count)
-    assert found.verdict is Verdict.WAITS
+    assert found.verdict is TrialResult.WAITS
     assert count.heads <= 3_000 + most_steps(len(world.workloads))
     assert any("was tried: no more than" in limit for limit in found.limits)
     left_out = {limit.split(" among ")[1].split(" was tried")[0] for limit in found.limits}
@@ -144,7 +150,7 @@ def test_pod_sets_that_take_turns_with_two_flavors_are_answered() -> None:
     world = world.with_workload(make_workload("job", "lq", pod_sets=pod_sets))
     count = Count()
     found = explained(world, count)
-    assert found.verdict is Verdict.WAITS
+    assert found.verdict is TrialResult.WAITS
     assert "raise nominalQuota of flavor small: cpu by 1 (to 3)" in [
         one.change.text for one in found.changes
     ]
@@ -154,7 +160,7 @@ def test_pod_sets_that_take_turns_with_two_flavors_are_answered() -> None:
 
 def test_a_trial_without_steps_is_no_answer() -> None:
     world = crowd(20)
-    trials = Trials(world, KEY, NOW, Budget(5))
+    trials = Trials(world, KEY, NOW, SearchBudget(5))
     with pytest.raises(OutOfStepsError):
         trials.within(world)
-    assert trials.unchanged().verdict is Verdict.WAITS
+    assert trials.unchanged().verdict is TrialResult.WAITS

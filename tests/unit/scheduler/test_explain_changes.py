@@ -11,7 +11,7 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, OwnerReference
 from kueuelib.scheduler.blockers import QuotaInUse
 from kueuelib.scheduler.explain.answer import Explanation, explain
-from kueuelib.scheduler.explain.trial import Verdict, outcome
+from kueuelib.scheduler.explain.trial import TrialResult, outcome
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.reasons import NoFlavors
 from kueuelib.testing.builders import (
@@ -76,7 +76,7 @@ def test_a_threshold_that_protects_a_holder_is_raised_as_far_as_necessary() -> N
     world = world.with_workload(holds("b5", 5, "bb", priority=5))
     world = world.with_workload(make_workload("job", "ba", {"cpu": 4}, priority=10))
     found = explain(world, KEY, NOW)
-    assert found.verdict is Verdict.WAITS
+    assert found.verdict is TrialResult.WAITS
     path = "spec.preemption.borrowWithinCohort.maxPriorityThreshold"
     check(world, found, f"set {path}: 5 instead of 0", ("b5",))
     # Nobody has a priority above the new one.
@@ -223,8 +223,8 @@ def test_whoever_borrows_in_a_later_cycle_may_lose_more_than_it_got() -> None:
     world = world.with_workload(holds("vip", 1, "third", priority=5))
     world = world.with_workload(holds("h", 3, "theirs", priority=-1))
     world = world.with_workload(make_workload("job", "mine", {"cpu": 2}))
-    assert explain(world, KEY, NOW).verdict is Verdict.WAITS
+    assert explain(world, KEY, NOW).verdict is TrialResult.WAITS
     world = world.with_workload(make_workload("other", "theirs", {"cpu": 1}, created=1))
     found = explain(world, KEY, NOW)
-    assert found.verdict is Verdict.PREEMPTS
+    assert found.verdict is TrialResult.PREEMPTS
     assert found.outcome.victims == (ObjectKey("ns", "h"),)

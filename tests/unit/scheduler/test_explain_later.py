@@ -9,7 +9,7 @@ import pytest
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.explain.answer import explain
-from kueuelib.scheduler.explain.trial import Verdict, outcome
+from kueuelib.scheduler.explain.trial import TrialResult, outcome
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.policy import PreemptionPolicy
 from kueuelib.scheduler.settings import FairSharing, Settings
@@ -64,7 +64,7 @@ def test_it_is_said_until_when_others_are_protected(
 ) -> None:
     before = world(MinimumRunTime(600), fair, cpu)
     found = explain(before, KEY, NOW)
-    assert found.verdict is Verdict.WAITS
+    assert found.verdict is TrialResult.WAITS
     (one,) = (each for each in found.changes if each.change.kind == "protection")
     text = "only time helps: the preemption policy example.com/minimum-run-time protects others"
     assert one.change.text == f"{text} until {until}"

@@ -9,7 +9,7 @@ from preemption_cluster import LOWER, Cluster, key
 from kueuelib.scheduler import events
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import Explanation, explain
-from kueuelib.scheduler.explain.trial import Verdict, outcomes
+from kueuelib.scheduler.explain.trial import TrialResult, outcomes
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import (
@@ -88,15 +88,15 @@ def at_rest(cluster: Cluster) -> list[str]:
 def test_the_answer_is_that_of_the_manager_that_promised_the_room(strategy: str) -> None:
     world, cluster = promised(strategy)
     high = explain(world, key("high"), NOW)
-    assert (high.verdict, high.outcome.victims) == (Verdict.PREEMPTS, (key("low"),))
+    assert (high.verdict, high.outcome.victims) == (TrialResult.PREEMPTS, (key("low"),))
     assert not notes(high)
     for name in ("big", "next"):
         answer = explain(world, key(name), NOW)
-        assert answer.verdict is Verdict.WAITS
+        assert answer.verdict is TrialResult.WAITS
         assert not notes(answer)
         assert "the quota of preempted Workloads is kept for ns/high" in str(answer.notes)
     found = outcomes(world, NOW)
-    assert {each.name for each in found if found[each].verdict is Verdict.PREEMPTS} == {"high"}
+    assert {each.name for each in found if found[each].verdict is TrialResult.PREEMPTS} == {"high"}
     cluster.leaves("low")
     assert at_rest(cluster) == ["+high"]
 
@@ -104,7 +104,7 @@ def test_the_answer_is_that_of_the_manager_that_promised_the_room(strategy: str)
 def test_a_preemptor_that_its_condition_does_not_show_is_decided_again() -> None:
     world, _ = promised("StrictFIFO", told=False)
     high = explain(world, key("high"), NOW)
-    assert (high.verdict, high.ahead) == (Verdict.WAITS, (key("big"),))
+    assert (high.verdict, high.ahead) == (TrialResult.WAITS, (key("big"),))
     (note,) = notes(explain(world, key("next"), NOW))
     assert "ns/low (for ns/high)" in note
 
@@ -114,10 +114,10 @@ def test_a_condition_that_is_out_of_date_promises_nothing() -> None:
     world, _ = promised("StrictFIFO")
     more = make_cluster_queue("q", {"f": {"gpu": 2}}, queueingStrategy="StrictFIFO")
     high = explain(world.with_cluster_queue(more), key("high"), NOW)
-    assert (high.verdict, high.ahead) == (Verdict.WAITS, (key("big"),))
+    assert (high.verdict, high.ahead) == (TrialResult.WAITS, (key("big"),))
     less = make_cluster_queue("q", {"f": {"gpu": 0}}, queueingStrategy="StrictFIFO")
     high = explain(world.with_cluster_queue(less), key("high"), NOW)
-    assert (high.verdict, high.ahead) == (Verdict.WAITS, (key("big"),))
+    assert (high.verdict, high.ahead) == (TrialResult.WAITS, (key("big"),))
 
 
 def test_a_preemptor_that_needs_more_victims_by_now_is_decided_again() -> None:
@@ -128,7 +128,7 @@ def test_a_preemptor_that_needs_more_victims_by_now_is_decided_again() -> None:
         "intruder", "q", {"gpu": 1}, status=status, conditions=[make_condition("QuotaReserved")]
     )
     high = explain(world.with_workload(intruder), key("high"), NOW)
-    assert (high.verdict, high.ahead) == (Verdict.WAITS, (key("big"),))
+    assert (high.verdict, high.ahead) == (TrialResult.WAITS, (key("big"),))
 
 
 def test_conditions_that_are_out_of_date_do_not_matter_in_other_trees() -> None:
@@ -138,8 +138,8 @@ def test_conditions_that_are_out_of_date_do_not_matter_in_other_trees() -> None:
     world = world.with_cluster_queue(free).with_local_queue(make_local_queue("free", "free"))
     world = world.with_workload(make_workload("fits", "free", {"gpu": 1}, conditions=[waits]))
     found = {each.name: outcome.verdict for each, outcome in outcomes(world, NOW).items()}
-    assert found["fits"] is Verdict.ADMITTED
-    assert found["high"] is Verdict.PREEMPTS
+    assert found["fits"] is TrialResult.ADMITTED
+    assert found["high"] is TrialResult.PREEMPTS
 
 
 def ends(answer: Explanation) -> list[str]:
@@ -164,5 +164,5 @@ def test_there_is_no_note_about_its_own_victims_or_without_promises() -> None:
 
 def test_the_end_of_a_preempted_workload_is_never_offered() -> None:
     answer = leaving_for("unknown")
-    assert answer.verdict is Verdict.PREEMPTS
+    assert answer.verdict is TrialResult.PREEMPTS
     assert ends(answer) == ["Workload ns/stays finishes or is deleted"]

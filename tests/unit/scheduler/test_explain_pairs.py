@@ -7,12 +7,12 @@ import itertools
 import pytest
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.app.explaining.asking import Answer
+from kueuelib.app.explaining.asking import ObjectAnswer
 from kueuelib.cli.explain.command import answer_data
 from kueuelib.cli.explain.text import show
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.pairs import PAIRS
-from kueuelib.scheduler.explain.trial import Budget, outcome
+from kueuelib.scheduler.explain.trial import SearchBudget, outcome
 from kueuelib.scheduler.explain.world import World
 from kueuelib.testing.builders import (
     make_assignment,
@@ -39,7 +39,7 @@ def world(cpu: object = 4, taint: bool = False, **queue: object) -> World:
 
 
 def ask(found: World, steps: int = 100_000) -> Explanation:
-    return explain(found, KEY, NOW, pairs=lambda: Budget(steps))
+    return explain(found, KEY, NOW, pairs=lambda: SearchBudget(steps))
 
 
 def texts(found: Explanation) -> list[tuple[str, ...]]:
@@ -138,7 +138,7 @@ def test_the_search_ends_with_its_time() -> None:
         world(selector=RED),
         KEY,
         NOW,
-        pairs=lambda: Budget(seconds=5, clock=lambda: float(next(seconds))),
+        pairs=lambda: SearchBudget(seconds=5, clock=lambda: float(next(seconds))),
     )
     assert answer.limits
     assert next(seconds) < 20
@@ -147,7 +147,7 @@ def test_the_search_ends_with_its_time() -> None:
 def test_two_changes_are_said_together(capsys: pytest.CaptureFixture[str]) -> None:
     found = world(selector=RED, checks=("check",)).with_check(make_check("check", active=True))
     answer = ask(found)
-    show([Answer("Job job", True, answer)])
+    show([ObjectAnswer("Job job", True, answer)])
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     at = lines.index(
         "No single change was found that would admit it now, but these two together would "
@@ -158,7 +158,7 @@ def test_two_changes_are_said_together(capsys: pytest.CaptureFixture[str]) -> No
         f"ClusterQueue cq: {QUOTA}",
     ]
     assert not any("Tried" in line and PAIRS in line for line in lines)
-    (pair, *_) = answer_data(Answer("Job job", True, answer))["pairs"]
+    (pair, *_) = answer_data(ObjectAnswer("Job job", True, answer))["pairs"]
     assert pair["checks"] == ["check"]
     assert pair["preempts"] == []
     assert [one["kind"] for one in pair["changes"]] == ["namespace", "quota"]
@@ -166,6 +166,6 @@ def test_two_changes_are_said_together(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_that_no_two_help_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     found = world(0, taint=True, selector=RED)
-    show([Answer("Job job", True, ask(found))])
+    show([ObjectAnswer("Job job", True, ask(found))])
     says = "No single change was found that would admit it now, and no two."
     assert says in capsys.readouterr().out

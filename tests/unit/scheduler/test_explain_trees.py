@@ -12,11 +12,11 @@ from smaller_changes import one_unit_less
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.changes import RaiseWeight
-from kueuelib.scheduler.explain.quota_search import Guess, Tree
+from kueuelib.scheduler.explain.quota_search import Guess, GuessedTree
 from kueuelib.scheduler.explain.rows import Fit
 from kueuelib.scheduler.explain.search import COHORT_QUOTAS, PARENTS, WEIGHTS
 from kueuelib.scheduler.explain.sizes import MOST
-from kueuelib.scheduler.explain.trial import Verdict, outcome
+from kueuelib.scheduler.explain.trial import TrialResult, outcome
 from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, Place, World
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.settings import FairSharing, Settings
@@ -267,7 +267,7 @@ def test_a_weight_makes_others_leave() -> None:
     world = holds(holds(world, "m", "mine", 3), "t1", "theirs", 3)
     world = waits(holds(world, "t2", "theirs", 3), "mine", 3)
     found = explain(world, KEY, NOW)
-    assert found.verdict is Verdict.WAITS
+    assert found.verdict is TrialResult.WAITS
     (one,) = (each for each in found.changes if each.change.kind == "weight")
     assert one.change.text == "set spec.fairSharing.weight: 1.1 instead of 0.5"
     assert one.victims in ((ObjectKey("ns", "t1"),), (ObjectKey("ns", "t2"),))
@@ -285,7 +285,7 @@ def test_a_weight_of_a_cohort_above_decides_whose_turn_it_is() -> None:
     world = queue(world, "lender", 3, cohort="top")
     world = waits(waits(world, "mine", 3), "theirs", 2, "other", created=1)
     found = explain(world, KEY, NOW)
-    assert found.verdict is Verdict.WAITS
+    assert found.verdict is TrialResult.WAITS
     check(world, found, "Cohort left: set spec.fairSharing.weight: 2 instead of 1")
 
 
@@ -296,9 +296,9 @@ def test_the_admission_of_another_may_make_room_by_its_share() -> None:
     world = queue(world, "mine", 0, cohort="x", preemption=policy, fairSharing={"weight": "0.66"})
     world = queue(queue(world, "theirs", 0, cohort="x"), "lender", 4, cohort="x")
     world = waits(holds(world, "h", "theirs", 3, priority=-1), "mine", 2)
-    assert explain(world, KEY, NOW).verdict is Verdict.WAITS
+    assert explain(world, KEY, NOW).verdict is TrialResult.WAITS
     found = explain(waits(world, "theirs", 1, "other"), KEY, NOW)
-    assert found.verdict is Verdict.PREEMPTS
+    assert found.verdict is TrialResult.PREEMPTS
     assert found.outcome.victims == (ObjectKey("ns", "h"),)
 
 
@@ -378,7 +378,7 @@ def test_a_change_only_reserves_quota_while_a_check_still_decides() -> None:
     found = explain(waits(world, "mine", 2), KEY, NOW)
     assert [(one.change.kind, one.checks) for one in found.changes] == [("quota", ("budget",))]
     soon = explain(waits(world, "mine", 1), KEY, NOW)
-    assert (soon.verdict, soon.checks) == (Verdict.ADMITTED, ("budget",))
+    assert (soon.verdict, soon.checks) == (TrialResult.ADMITTED, ("budget",))
 
 
 def test_checks_decide_after_preemptions_as_well() -> None:
@@ -386,11 +386,11 @@ def test_checks_decide_after_preemptions_as_well() -> None:
     world = queue(start(), "mine", 1, checks=["budget"], preemption=policy)
     world = holds(world.with_check(make_check("budget")), "h", "mine", 1)
     found = explain(waits(world, "mine", 1, priority=1), KEY, NOW)
-    assert (found.verdict, found.checks) == (Verdict.PREEMPTS, ("budget",))
+    assert (found.verdict, found.checks) == (TrialResult.PREEMPTS, ("budget",))
     ready = {"name": "budget", "state": "Ready", "lastTransitionTime": "1970-01-01T00:00:01Z"}
     status = {"admissionChecks": [{**ready, "message": ""}]}
     found = explain(waits(world, "mine", 1, priority=1, status=status), KEY, NOW)
-    assert (found.verdict, found.checks) == (Verdict.PREEMPTS, ())
+    assert (found.verdict, found.checks) == (TrialResult.PREEMPTS, ())
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ def test_what_may_be_enough_is_computed_along_the_path(
     world = two_sides(cpu={"nominal": 0, "borrowing": 1 if field != "lending" else 9})
     lent = {"nominal": 1, "lending": 1} if field == "lending" else 1
     world = cohort(world, "right", "top", cpu=lent)
-    tree = Tree(world, frozenset(world.cluster_queues))
+    tree = GuessedTree(world, frozenset(world.cluster_queues))
     pair = FlavorResource("f", "cpu")
     used = {"mine": {pair: mine * 1000}, "theirs": {pair: theirs * 1000}}
     assert Guess(tree, place, "f", field)("cpu", used, MOST) == size * 1000

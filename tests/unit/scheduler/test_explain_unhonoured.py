@@ -19,7 +19,7 @@ from kueuelib.api.kueue import (
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.obstacles import unhonoured_in, unhonoured_keys
-from kueuelib.scheduler.explain.trial import Verdict
+from kueuelib.scheduler.explain.trial import TrialResult
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import FeaturesMissing
 from kueuelib.scheduler.quota.resource_rules import ResourceRules
@@ -237,7 +237,7 @@ def test_a_topology_of_a_flavor_is_a_problem_and_not_without_effect() -> None:
     assert problem.subject == "ResourceFlavor f"
     assert problem.problem == f'spec.topologyName is "racks", but {TOPOLOGY}'
     assert "another ResourceFlavor" in problem.fix
-    assert answer.verdict is not Verdict.ADMITTED
+    assert answer.verdict is not TrialResult.ADMITTED
 
 
 def test_devices_without_quota_are_named_where_they_are_allowed() -> None:

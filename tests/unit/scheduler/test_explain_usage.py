@@ -7,7 +7,7 @@ import attrs
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.explain.answer import Explanation, explain
-from kueuelib.scheduler.explain.trial import Verdict
+from kueuelib.scheduler.explain.trial import TrialResult
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.past_usage import UsageRule
 from kueuelib.scheduler.settings import Settings
@@ -79,7 +79,7 @@ def test_local_queues_that_used_less_are_ahead_and_named() -> None:
     numbers = [usage for _, usage in found.used_less]
     assert found.usage is not None
     assert 0 == numbers[0] < numbers[1] < found.usage
-    assert found.verdict is Verdict.WAITS
+    assert found.verdict is TrialResult.WAITS
     assert not found.outcome.evaluated
 
 
@@ -97,9 +97,9 @@ def test_a_workload_of_another_local_queue_that_comes_first_later_is_not_left_ou
     start = start.without_workloads(key("past"), key("short"))
     for name, queue, created in (("a1", "calm", 1), ("a2", "calm", 2), ("b1", "idle", 3)):
         start = start.with_workload(make_workload(name, queue, {"cpu": 2}, created=created))
-    assert ask(start, "a1").verdict is Verdict.ADMITTED
-    assert ask(start, "b1").verdict is Verdict.ADMITTED
-    assert ask(start, "a2").verdict is Verdict.WAITS
+    assert ask(start, "a1").verdict is TrialResult.ADMITTED
+    assert ask(start, "b1").verdict is TrialResult.ADMITTED
+    assert ask(start, "a2").verdict is TrialResult.WAITS
 
 
 def test_without_the_configuration_age_and_priority_decide() -> None:

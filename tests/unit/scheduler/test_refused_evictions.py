@@ -8,7 +8,7 @@ import pytest
 from preemption_cluster import LOWER, Cluster, key
 
 from kueuelib.scheduler import events
-from kueuelib.scheduler.decide.preemption.guard import FIRST_REST, LONGEST_REST, History
+from kueuelib.scheduler.decide.preemption.guard import FIRST_REST, LONGEST_REST, PreemptionHistory
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.policy import PreemptionPolicy, Refusal, Unevictable
 from kueuelib.scheduler.reasons import NoFlavors, render
@@ -178,7 +178,7 @@ def test_both_reasons_to_leave_one_out_are_told_and_the_earlier_end_counts() -> 
 
 
 def test_every_refusal_doubles_the_rest() -> None:
-    history = History(0)
+    history = PreemptionHistory(0)
     history.refused("u", "no", 1000.0)
     assert history.past().refused["u"].until == 1000.0 + FIRST_REST
     history.refused("u", "still\n  no", 2000.0)

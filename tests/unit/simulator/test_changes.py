@@ -20,7 +20,7 @@ from kueuelib.simulator.driver import Driver, Timing
 from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.meter import Meter
 from kueuelib.simulator.trace import Trace
-from kueuelib.simulator.work import Job, pods
+from kueuelib.simulator.work import TraceJob, pods
 from kueuelib.testing.builders import make_cluster_queue, make_flavor, make_local_queue
 
 EXAMPLE = Path(__file__).parents[3] / "examples/simulate"
@@ -52,11 +52,13 @@ def objects(**cpu: int) -> list[Obj]:
     return [*flavors, queue(cpu), encode(make_local_queue("q", "q", "default"))]
 
 
-def job(name: str, arrival: float, run_seconds: float, cpu: int) -> Job:
-    return Job(name, arrival, run_seconds, (pods({"cpu": cpu}),), "q")
+def job(name: str, arrival: float, run_seconds: float, cpu: int) -> TraceJob:
+    return TraceJob(name, arrival, run_seconds, (pods({"cpu": cpu}),), "q")
 
 
-def played(jobs: list[Job], around: list[Obj], timing: Timing | None = None) -> tuple[Any, Any]:
+def played(
+    jobs: list[TraceJob], around: list[Obj], timing: Timing | None = None
+) -> tuple[Any, Any]:
     cluster, changes = course(around)
     found, meter = Diary(), Meter(cluster)
     with Trace(jobs) as trace:

@@ -22,7 +22,7 @@ from kueuelib.simulator.cluster import cluster_of, default_cluster, overlaid
 from kueuelib.simulator.driver import Driver, Timing
 from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.trace import Trace
-from kueuelib.simulator.work import Job, pods
+from kueuelib.simulator.work import TraceJob, pods
 from kueuelib.testing.builders import (
     make_check,
     make_cluster_queue,
@@ -61,14 +61,16 @@ def objects(cpu: int, **queue: Any) -> list[Obj]:
     return [*map(encode, found), encode(make_local_queue("q", "q", "default"))]
 
 
-def job(name: str, arrival: float = 0, run_seconds: float = 10, cpu: int = 1, **more: Any) -> Job:
+def job(
+    name: str, arrival: float = 0, run_seconds: float = 10, cpu: int = 1, **more: Any
+) -> TraceJob:
     count, fewest = more.pop("count", 1), more.pop("min_count", None)
     shape = pods({"cpu": cpu}, count, fewest)
-    return Job(name, arrival, run_seconds, (shape,), "q", **more)
+    return TraceJob(name, arrival, run_seconds, (shape,), "q", **more)
 
 
 def diary(
-    jobs: list[Job],
+    jobs: list[TraceJob],
     around: list[Obj],
     timing: Timing | None = None,
     life: LifeSettings | None = None,
@@ -183,7 +185,7 @@ def test_jobs_that_do_not_fit_into_memory_are_put_in_order(monkeypatch: pytest.M
 
 
 def test_a_default_cluster_owns_the_machines_of_the_trace() -> None:
-    jobs = [Job(f"a{n}", n, 60, (pods({"cpu": 2}, 3),), f"q{n % 3}") for n in range(100)]
+    jobs = [TraceJob(f"a{n}", n, 60, (pods({"cpu": 2}, 3),), f"q{n % 3}") for n in range(100)]
     with Trace(jobs) as trace:
         known = default_cluster(trace, {"cpu": 64})
         assert sum(quotas(known).values()) == 64

@@ -17,7 +17,7 @@ from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.meter import OTHERS, Longest, Meter, Rivals
 from kueuelib.simulator.play import JobRows, QueueRows
 from kueuelib.simulator.trace import Trace
-from kueuelib.simulator.work import Job, pods
+from kueuelib.simulator.work import TraceJob, pods
 from kueuelib.testing.builders import make_cluster_queue, make_flavor, make_local_queue
 
 CLUSTER = cluster_of(
@@ -44,10 +44,10 @@ class Counting(Listener):
             self.objects.append(len(gc.get_objects()))
 
 
-def jobs(count: int) -> Iterator[Job]:
+def jobs(count: int) -> Iterator[TraceJob]:
     """Three at a time, every other trio waits for the one before it; all alike."""
     for at in range(count):
-        yield Job(f"j{at}", at // 3 * 30, 45, (pods({"cpu": 1}),), "q")
+        yield TraceJob(f"j{at}", at // 3 * 30, 45, (pods({"cpu": 1}),), "q")
 
 
 def test_objects_do_not_grow_with_the_jobs_that_have_ended() -> None:
@@ -66,7 +66,7 @@ def test_objects_do_not_grow_with_the_jobs_that_have_ended() -> None:
 def test_shapes_that_are_too_many_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meters, "MOST_GROUPS", 2)
     meter = Meter(CLUSTER)
-    found = [Job(f"j{at}", 0, 1, (pods({"cpu": f"{at + 1}m"}),), "q") for at in range(5)]
+    found = [TraceJob(f"j{at}", 0, 1, (pods({"cpu": f"{at + 1}m"}),), "q") for at in range(5)]
     with Trace(found) as trace:
         Driver(CLUSTER, [meter]).run(trace)
     shapes = {name: group["jobs"] for name, group in meter.figures()["shapes"].items()}

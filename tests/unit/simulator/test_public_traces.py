@@ -10,16 +10,16 @@ import pytest
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.parsing import Faults
 from kueuelib.simulator.readers.formats import FORMATS, format_of
-from kueuelib.simulator.readers.source import Source
-from kueuelib.simulator.work import Job
+from kueuelib.simulator.readers.source import TraceSource
+from kueuelib.simulator.work import TraceJob
 
 
-def read(path: Path, name: str) -> tuple[list[Job], Faults]:
+def read(path: Path, name: str) -> tuple[list[TraceJob], Faults]:
     faults = Faults()
-    return list(FORMATS[name](path, faults, Source())), faults
+    return list(FORMATS[name](path, faults, TraceSource())), faults
 
 
-def requests(job: Job) -> list[tuple[str, int, dict[str, str]]]:
+def requests(job: TraceJob) -> list[tuple[str, int, dict[str, str]]]:
     return [(shape.name, shape.count, dict(shape.requests)) for shape in job.pod_sets]
 
 
@@ -148,7 +148,7 @@ def test_the_machines_of_openb_lie_beside_its_pods(tmp_path: Path) -> None:
     path, nodes = tmp_path / "openb.csv", tmp_path / "openb_node_list_all_node.csv"
     path.write_text(OPENB)
     nodes.write_text(NODES)
-    faults, source = Faults(), Source()
+    faults, source = Faults(), TraceSource()
     assert len(list(FORMATS["openb"](path, faults, source))) == 2
     assert source.machines == {"cpu": 96, "memory": 3072 * 2**20, MILLI: 8000}
     assert str(faults.shown[0]) == f"{nodes}:4: memory_mib: 'many' is not a number"

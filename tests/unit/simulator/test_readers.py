@@ -12,8 +12,8 @@ import pytest
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.parsing import Faults
 from kueuelib.simulator.readers.formats import FORMATS, format_of, reader
-from kueuelib.simulator.readers.source import Source
-from kueuelib.simulator.work import CPU, GPU, MEMORY, Job
+from kueuelib.simulator.readers.source import TraceSource
+from kueuelib.simulator.work import CPU, GPU, MEMORY, TraceJob
 
 Write = Callable[[str, str], Path]
 
@@ -28,12 +28,12 @@ def write(tmp_path: Path) -> Write:
     return written
 
 
-def read(path: Path, *, strict: bool = False) -> tuple[list[Job], Faults, Source]:
-    faults, source = Faults(strict=strict), Source()
+def read(path: Path, *, strict: bool = False) -> tuple[list[TraceJob], Faults, TraceSource]:
+    faults, source = Faults(strict=strict), TraceSource()
     return list(FORMATS[format_of(path)](path, faults, source)), faults, source
 
 
-def requests(job: Job) -> tuple[int, dict[str, str]]:
+def requests(job: TraceJob) -> tuple[int, dict[str, str]]:
     (shape,) = job.pod_sets
     return shape.count, dict(shape.requests)
 
@@ -319,7 +319,7 @@ def test_a_synthetic_load_is_the_same_for_the_same_seed(write: Write) -> None:
 
 def test_a_synthetic_load_can_be_scaled_and_a_recorded_one_cannot(write: Write) -> None:
     path = write("synthetic.yaml", SYNTHETIC)
-    found = list(reader("synthetic", 1.2)(path, Faults(), Source()))
+    found = list(reader("synthetic", 1.2)(path, Faults(), TraceSource()))
     assert len(found) == pytest.approx(2400, rel=0.1)
     with pytest.raises(ConfigError, match="recorded"):
         reader("swf", 1.2)
@@ -366,10 +366,10 @@ def test_a_description_under_another_name_gets_a_hint(write: Write) -> None:
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_a_file_that_is_missing_or_noise_is_an_error_of_one_line(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="nowhere"):
-        list(FORMATS[name](tmp_path / "nowhere", Faults(), Source()))
+        list(FORMATS[name](tmp_path / "nowhere", Faults(), TraceSource()))
     noise = tmp_path / "noise"
     noise.write_bytes(bytes(range(256)) * 4)
     faults = Faults()
     with contextlib.suppress(ConfigError):
-        assert list(FORMATS[name](noise, faults, Source())) == []
+        assert list(FORMATS[name](noise, faults, TraceSource())) == []
         assert faults.bad

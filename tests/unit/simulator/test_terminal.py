@@ -11,14 +11,14 @@ from click.testing import CliRunner
 
 from kueuelib.cli.root import app
 from kueuelib.cli.simulate import command, text
-from kueuelib.cli.simulate.command import Progress
+from kueuelib.cli.simulate.command import ProgressLine
 from kueuelib.cli.simulate.text import PLAIN, line
 from kueuelib.simulator.cluster import cluster_of, default_cluster
 from kueuelib.simulator.driver import Driver
 from kueuelib.simulator.trace import Trace
-from kueuelib.simulator.work import Job, pods
+from kueuelib.simulator.work import TraceJob, pods
 
-JOBS = [Job(f"j{at}", 3600 * at, 1800, (pods({"cpu": 1}),), "q") for at in range(10)]
+JOBS = [TraceJob(f"j{at}", 3600 * at, 1800, (pods({"cpu": 1}),), "q") for at in range(10)]
 
 
 class Terminal(io.StringIO):
@@ -29,7 +29,7 @@ class Terminal(io.StringIO):
 def shown(monkeypatch: pytest.MonkeyPatch, screen: io.StringIO) -> list[str]:
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setattr(command, "PAUSE", 0.0)
-    with Trace(JOBS) as trace, Progress("baseline", trace) as listener:
+    with Trace(JOBS) as trace, ProgressLine("baseline", trace) as listener:
         Driver(cluster_of(default_cluster(trace, {})), [listener]).run(trace)
     return screen.getvalue().split("\r\x1b[K")
 

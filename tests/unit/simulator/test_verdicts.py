@@ -10,7 +10,7 @@ import pytest
 from kueuelib.api.meta import Obj
 from kueuelib.simulator.report.comparison import FEW, comparison, verdicts
 from kueuelib.simulator.trace import Sizes, sizes_of
-from kueuelib.simulator.work import Job, pods
+from kueuelib.simulator.work import TraceJob, pods
 
 Group = tuple[int, int, float | None]
 """Jobs, those that started, and their mean wait in seconds."""
@@ -125,8 +125,8 @@ def test_what_cannot_be_compared_is_said() -> None:
     ]
 
 
-def job(cpu: str, memory: str = "0", count: int = 1) -> Job:
-    return Job("j", 0.0, 1.0, (pods({"cpu": cpu, "memory": memory}, count),))
+def job(cpu: str, memory: str = "0", count: int = 1) -> TraceJob:
+    return TraceJob("j", 0.0, 1.0, (pods({"cpu": cpu, "memory": memory}, count),))
 
 
 def test_classes_are_thirds_of_the_range_of_dominant_shares() -> None:
@@ -141,7 +141,9 @@ def test_classes_are_thirds_of_the_range_of_dominant_shares() -> None:
     ("jobs", "quota"),
     [([job("2"), job("2")], {"cpu": 8000}), ([job("1"), job("2")], {"gpu": 1}), ([], {})],
 )
-def test_without_a_range_all_jobs_have_one_size(jobs: list[Job], quota: dict[str, int]) -> None:
+def test_without_a_range_all_jobs_have_one_size(
+    jobs: list[TraceJob], quota: dict[str, int]
+) -> None:
     assert sizes_of(jobs, quota).of(job("2")) == "all"
 
 

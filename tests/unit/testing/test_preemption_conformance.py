@@ -23,7 +23,7 @@ from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.preemption_conformance import (
     START,
     BrokenLawError,
-    Objects,
+    WorldObjects,
     check_preemption_policy,
     random_world,
 )
@@ -134,7 +134,7 @@ def decisions(seed: int, policy: PreemptionPolicy) -> list[Any]:
     engine = Engine(Settings(fair_sharing=world.fair_sharing, preemption=policy))
     told: list[Any] = []
     engine.observe_all([*world.facts, *map(events.WorkloadSet, world.workloads)], START)
-    stored, found = Objects(world.workloads), engine.next_cycle(START)
+    stored, found = WorldObjects(world.workloads), engine.next_cycle(START)
     while found is not None:
         settled = engine.settle(decide(found, START), START)
         told += [admit.key for admit in settled.admissions]

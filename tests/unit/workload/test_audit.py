@@ -9,7 +9,7 @@ import pytest
 from kueuelib.api.kueue import Admission
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.decide.cycle import Admit
-from kueuelib.scheduler.decide.preemption.victims import Path, Preemption, Victim
+from kueuelib.scheduler.decide.preemption.victims import Path, PendingPreemption, Victim
 from kueuelib.scheduler.events import EvictionFailed, Forgotten
 from kueuelib.scheduler.ordering import queue_order
 from kueuelib.scheduler.quota.holders import Holder
@@ -41,7 +41,9 @@ def order(*, leaving: bool) -> What:
     if leaving:
         victim = Victim(holder(), Path.IN_CLUSTER_QUEUE)
         other = ObjectKey("ns", "x")
-        return Eviction(victim, Preemption(other, "ux", WORKLOAD, "q", {"q": "/q"}, (victim,)))
+        return Eviction(
+            victim, PendingPreemption(other, "ux", WORKLOAD, "q", {"q": "/q"}, (victim,))
+        )
     return Admit(KEY, "u1", WORKLOAD, "q", Admission(cluster_queue="q"), True, (), 0.0, 0, {})
 
 

@@ -10,7 +10,7 @@ import pytest
 from kueuelib.api.kueue import Admission
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.decide.cycle import Admit, Wait
-from kueuelib.scheduler.decide.preemption.victims import Path, Preemption, Victim
+from kueuelib.scheduler.decide.preemption.victims import Path, PendingPreemption, Victim
 from kueuelib.scheduler.events import EvictionFailed, Forgotten
 from kueuelib.scheduler.ordering import queue_order
 from kueuelib.scheduler.pending.item import Requeue
@@ -60,7 +60,7 @@ def evict(uid: str, *, assumed: bool = True) -> Eviction:
     )
     victim = Victim(holder, Path.IN_CLUSTER_QUEUE)
     return Eviction(
-        victim, Preemption(ObjectKey("ns", "x"), "ux", WORKLOAD, "q", {"q": "/q"}, (victim,))
+        victim, PendingPreemption(ObjectKey("ns", "x"), "ux", WORKLOAD, "q", {"q": "/q"}, (victim,))
     )
 
 

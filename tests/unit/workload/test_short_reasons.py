@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.api.missing_features import Asked, sentence
+from kueuelib.api.missing_features import MissingFeature, sentence
 from kueuelib.scheduler import reasons
 from kueuelib.scheduler.blockers import (
     AffinityMismatch,
@@ -103,7 +103,10 @@ def test_any_other_message_is_kept(message: str) -> None:
 
 
 def test_a_missing_feature_is_named() -> None:
-    asked = [Asked("pod set main", "key", "magic"), Asked("the Workload", "key", "magic")]
+    asked = [
+        MissingFeature("pod set main", "key", "magic"),
+        MissingFeature("the Workload", "key", "magic"),
+    ]
     assert shorten(sentence(asked)) == "no magic in this version"
-    more = sentence([*asked, Asked("the Workload", "other", "luck")])
+    more = sentence([*asked, MissingFeature("the Workload", "other", "luck")])
     assert shorten(more) == more

@@ -16,7 +16,7 @@ from kueuelib.api import kinds
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of
 from kueuelib.api.names import IN_USE_FINALIZER, NAMESPACE_NAME_LABEL, QUEUE_LABEL
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.doctor.snapshot import ADMISSION, Call
+from kueuelib.app.doctor.snapshot import ADMISSION, WebhookProbe
 from kueuelib.app.explaining.gather import Lists
 from kueuelib.app.refusers import OUR_CONFIGURATIONS, is_refusal, lacks_permission
 from kueuelib.app.stored_versions import is_unconverted
@@ -112,7 +112,7 @@ async def admission(
     version: str,
     resource: Resource = kinds.RESOURCE_FLAVORS,
     spec: Mapping[str, Any] = MappingProxyType({}),
-) -> Call | str:
+) -> WebhookProbe | str:
     """Makes the API server call the admission webhooks.
 
     Args:
@@ -132,11 +132,11 @@ async def admission(
         if "denied the request" not in str(error):
             return first_line(error)
         by_us = any(f'"{one.entry["name"]}"' in str(error) for one in queueing_entries())
-        return Call(ADMISSION, "", by_us)  # a refusal is an answer
+        return WebhookProbe(ADMISSION, "", by_us)  # a refusal is an answer
     except (ApiError, TransportError) as error:
-        return Call(ADMISSION, failure(error))
+        return WebhookProbe(ADMISSION, failure(error))
     by_us = IN_USE_FINALIZER in (made["metadata"].get("finalizers") or ())
-    return Call(ADMISSION, "", by_us)
+    return WebhookProbe(ADMISSION, "", by_us)
 
 
 @attrs.frozen
@@ -158,7 +158,7 @@ class _Write:
 
 async def others(
     client: Client, version: str, lists: Lists, configuration: Configuration
-) -> tuple[Call, ...]:
+) -> tuple[WebhookProbe, ...]:
     """Makes the API server call other programs' webhooks for what the manager and users write, and
     tries to renew the Lease, without which no manager leads.
 
@@ -201,7 +201,7 @@ async def others(
     seconds = max((one.get("timeoutSeconds") or 10 for one in hooks), default=0) + 2.0
     errors = await at_once(*(_error_of(_try(client, version, one, seconds)) for one in writes))
     calls = [
-        Call(one.what, failure(error), refusal=_refusal(one, error))
+        WebhookProbe(one.what, failure(error), refusal=_refusal(one, error))
         for one, error in zip(writes, errors, strict=True)
     ]
     return tuple(one for one in calls if one.refusal or one.webhook in names)
@@ -296,7 +296,7 @@ async def _try(client: Client, version: str, write: _Write, seconds: float) -> N
     await _tried(client, resource, spec, write.key.namespace, labels, seconds)
 
 
-async def conversions(client: Client, version: str, lists: Lists) -> tuple[Call, ...]:
+async def conversions(client: Client, version: str, lists: Lists) -> tuple[WebhookProbe, ...]:
     """Makes the API server convert objects, as far as the caller may.
 
     Args:
@@ -305,7 +305,7 @@ async def conversions(client: Client, version: str, lists: Lists) -> tuple[Call,
         lists: what was read; if some of it could not be converted, nothing is called.
     """
     if lists.unconverted:
-        return (Call("conversion", first_line(next(iter(lists.unconverted.values())))),)
+        return (WebhookProbe("conversion", first_line(next(iter(lists.unconverted.values())))),)
     tried = [_conversion(client, *one) for one in _converted(lists, version)] if version else []
     made = [call for call in await at_once(*tried) if call is not None]
     return tuple([call for call in made if call.error][:1] or made[-1:])
@@ -327,14 +327,18 @@ def _converted(lists: Lists, version: str) -> Iterator[tuple[Resource, Obj]]:
                 yield resource.at(one["name"]), spec
 
 
-async def _conversion(client: Client, resource: Resource, spec: Obj) -> Call | None:
+async def _conversion(client: Client, resource: Resource, spec: Obj) -> WebhookProbe | None:
     """Makes the API server convert an object; None if the caller may not."""
     listing = client.list(resource, limit=1, timeout=CALL_SECONDS)
     refusal, listed = await at_once(_error_of(_tried(client, resource, spec)), _error_of(listing))
     if refusal is None or is_unconverted(refusal) or isinstance(refusal, TransportError):
-        return Call("conversion", failure(refusal))
+        return WebhookProbe("conversion", failure(refusal))
     # The answer to the list may come from the API server's cache, which is better than none.
-    return None if isinstance(listed, Forbidden | NotFound) else Call("conversion", failure(listed))
+    return (
+        None
+        if isinstance(listed, Forbidden | NotFound)
+        else WebhookProbe("conversion", failure(listed))
+    )
 
 
 async def _error_of(call: Awaitable[object]) -> ApiError | TransportError | None:

@@ -7,14 +7,14 @@ from functools import cached_property
 
 import attrs
 
-from kueuelib.app.doctor.finding import Check, Finding, Severity, all_checks
-from kueuelib.app.doctor.snapshot import CALLS, PERMISSIONS, Snapshot
+from kueuelib.app.doctor.finding import DoctorCheck, Finding, Severity, all_checks
+from kueuelib.app.doctor.snapshot import CALLS, PERMISSIONS, ClusterSnapshot
 from kueuelib.app.explaining.asking import LOOKS, PAUSE
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 
 
 @attrs.frozen(slots=False)
-class Report:
+class DoctorReport:
     """The findings.
 
     Attributes:
@@ -58,7 +58,7 @@ def _first(place: int, above: Mapping[int, int]) -> int:
     return place
 
 
-def examine(snapshot: Snapshot, checks: Sequence[Check] | None = None) -> Report:
+def examine(snapshot: ClusterSnapshot, checks: Sequence[DoctorCheck] | None = None) -> DoctorReport:
     """Runs every check whose objects were read.
 
     Args:
@@ -76,14 +76,14 @@ def examine(snapshot: Snapshot, checks: Sequence[Check] | None = None) -> Report
         findings += [(one.name, finding) for finding in one.find(snapshot)]
     made = tuple(one.name for one in checks if one.name not in skipped)
     unseen = tuple(sorted(snapshot.unseen.keys() - {PERMISSIONS, CALLS}))
-    return Report(_sorted(findings), made, skipped, unseen)
+    return DoctorReport(_sorted(findings), made, skipped, unseen)
 
 
 async def examine_twice(
-    read: Callable[[], Awaitable[Snapshot]],
+    read: Callable[[], Awaitable[ClusterSnapshot]],
     clock: Clock = SYSTEM_CLOCK,
-    checks: Sequence[Check] | None = None,
-) -> Report:
+    checks: Sequence[DoctorCheck] | None = None,
+) -> DoctorReport:
     """Examines a cluster; of momentary findings it reports only those that stay.
 
     Args:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 if TYPE_CHECKING:
-    from kueuelib.app.doctor.snapshot import Snapshot
+    from kueuelib.app.doctor.snapshot import ClusterSnapshot
 
 
 class Severity(IntEnum):
@@ -73,11 +73,11 @@ class Finding:
     follows: tuple[str, ...] = ()
 
 
-Find = Callable[["Snapshot"], Iterable[Finding]]
+Find = Callable[["ClusterSnapshot"], Iterable[Finding]]
 
 
 @attrs.frozen
-class Check:
+class DoctorCheck:
     """One check.
 
     Attributes:
@@ -98,7 +98,7 @@ class Check:
     before_migration: bool = False
 
 
-_CHECKS: dict[str, Check] = {}
+_CHECKS: dict[str, DoctorCheck] = {}
 
 
 def check(
@@ -121,23 +121,23 @@ def check(
     def register(find: Find) -> Find:
         known = _CHECKS.get(name)
         assert known is None or known.find.__module__ == find.__module__, f"two checks {name}"
-        _CHECKS[name] = Check(name, needs, find, momentary, installed, before_migration)
+        _CHECKS[name] = DoctorCheck(name, needs, find, momentary, installed, before_migration)
         return find
 
     return register
 
 
-def all_checks() -> tuple[Check, ...]:
+def all_checks() -> tuple[DoctorCheck, ...]:
     """The checks of an installation, in the order of their modules' names and places in them."""
     return tuple(one for one in _every_check() if one.installed)
 
 
-def migration_checks() -> tuple[Check, ...]:
+def migration_checks() -> tuple[DoctorCheck, ...]:
     """The checks to run before another manager's objects are taken over."""
     return tuple(one for one in _every_check() if one.before_migration)
 
 
-def _every_check() -> Iterable[Check]:
+def _every_check() -> Iterable[DoctorCheck]:
     from kueuelib.app.doctor import checks
 
     for module in sorted(pkgutil.iter_modules(checks.__path__), key=lambda one: one.name):

@@ -27,7 +27,7 @@ from kueuelib.api.meta import Obj, Resource, annotations_of
 from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP
 from kueuelib.app.deployment import CONFIGURATION, DASHBOARDS, MONITOR, NAME, Deployed
 from kueuelib.app.doctor.finding import Subject
-from kueuelib.app.doctor.snapshot import Snapshot
+from kueuelib.app.doctor.snapshot import ClusterSnapshot
 from kueuelib.app.installation import Installation
 from kueuelib.app.running_configuration import holder_of, tells_of_a_file
 from kueuelib.controllers.manifests import api_service_names
@@ -53,12 +53,12 @@ CONFIGURATIONS = (
 )
 
 
-def no_manager(snapshot: Snapshot) -> tuple[str, ...]:
+def no_manager(snapshot: ClusterSnapshot) -> tuple[str, ...]:
     """The checks that find something if no manager runs."""
     return (LEADER,) if snapshot.configuration.leader_election.leader_elect else (UNREACHABLE,)
 
 
-def is_fixed(snapshot: Snapshot) -> bool:
+def is_fixed(snapshot: ClusterSnapshot) -> bool:
     """Whether no manager can write the Secret of the webhooks' certificate.
 
     Args:
@@ -67,7 +67,7 @@ def is_fixed(snapshot: Snapshot) -> bool:
     return any(one.get("immutable") for one in snapshot.all(SECRETS.kind))
 
 
-def gone(snapshot: Snapshot, resource: Resource) -> tuple[str, ...]:
+def gone(snapshot: ClusterSnapshot, resource: Resource) -> tuple[str, ...]:
     """The check that finds something if a kind is missing or being deleted with its objects.
 
     Args:
@@ -80,7 +80,7 @@ def gone(snapshot: Snapshot, resource: Resource) -> tuple[str, ...]:
     return (TERMINATING,) if crd["metadata"].get("deletionTimestamp") else ()
 
 
-def is_ending(snapshot: Snapshot, kind: str) -> bool:
+def is_ending(snapshot: ClusterSnapshot, kind: str) -> bool:
     """Whether the definition of a queueing kind is being deleted.
 
     Args:
@@ -95,7 +95,7 @@ def is_ending(snapshot: Snapshot, kind: str) -> bool:
     )
 
 
-def client_configs(snapshot: Snapshot) -> Iterator[tuple[Subject, Obj]]:
+def client_configs(snapshot: ClusterSnapshot) -> Iterator[tuple[Subject, Obj]]:
     """How the API server reaches our webhooks; of each object those that differ in what they trust.
 
     Args:
@@ -131,7 +131,7 @@ def address_of(config: Obj) -> str:
     return "/".join((config.get("url") or "").split("/")[:3])
 
 
-def outside(snapshot: Snapshot) -> str:
+def outside(snapshot: ClusterSnapshot) -> str:
     """The address of a manager outside of the cluster, as `https://host:port`; empty without one.
     The webhook configurations decide. CRDs count only if there are none.
 
@@ -144,7 +144,7 @@ def outside(snapshot: Snapshot) -> str:
     return address_of(urls[0]) if urls else ""
 
 
-def lease_of(snapshot: Snapshot) -> Obj | None:
+def lease_of(snapshot: ClusterSnapshot) -> Obj | None:
     """The Lease of the manager; None if it does not exist.
 
     Args:
@@ -154,13 +154,13 @@ def lease_of(snapshot: Snapshot) -> Obj | None:
     return snapshot.find(LEASES.kind, key.name, key.namespace)
 
 
-def _leader(snapshot: Snapshot) -> str:
+def _leader(snapshot: ClusterSnapshot) -> str:
     """The identity of the present or last leader; empty if the Lease names nobody."""
     lease = lease_of(snapshot) or {}
     return (lease.get("spec") or {}).get("holderIdentity") or holder_of(lease)
 
 
-def install(snapshot: Snapshot, url: str = "", *, edited: bool = False) -> str:
+def install(snapshot: ClusterSnapshot, url: str = "", *, edited: bool = False) -> str:
     """The command that installs again what is there, in the same way.
 
     Args:
@@ -189,7 +189,7 @@ def install(snapshot: Snapshot, url: str = "", *, edited: bool = False) -> str:
     return before + " ".join(["kueuelib install", *words]) + hint
 
 
-def reinstall(snapshot: Snapshot) -> str:
+def reinstall(snapshot: ClusterSnapshot) -> str:
     """The command that removes everything, and installs it again in the same way.
 
     Args:
@@ -204,7 +204,7 @@ def reinstall(snapshot: Snapshot) -> str:
     return f"{show} > manager.yaml && {remove} && {again.replace('/dev/stdin', 'manager.yaml')}"
 
 
-def _pods(snapshot: Snapshot, deployment: Obj | None) -> Iterator[str]:
+def _pods(snapshot: ClusterSnapshot, deployment: Obj | None) -> Iterator[str]:
     """The options for pods, and what surrounds them, that are not the defaults."""
     spec, plain = (deployment or {}).get("spec") or {}, Deployed()
     for container in _managers(spec):
@@ -235,7 +235,7 @@ def _managers(spec: Obj) -> Iterator[Obj]:
             yield container
 
 
-def _file(snapshot: Snapshot, url: str, *, edited: bool) -> tuple[str, str]:
+def _file(snapshot: ClusterSnapshot, url: str, *, edited: bool) -> tuple[str, str]:
     """How to name the manager's configuration file, after the command that prints it, if any; both
     are empty without a file.
     """
@@ -249,7 +249,7 @@ def _file(snapshot: Snapshot, url: str, *, edited: bool) -> tuple[str, str]:
     return "", "FILE" if own or url == _URL or _is_configured(snapshot) else ""
 
 
-def _is_configured(snapshot: Snapshot) -> bool:
+def _is_configured(snapshot: ClusterSnapshot) -> bool:
     """Whether what is installed shows that the manager has a configuration file, without which
     `install` would take away what the file asks for.
     """
@@ -264,7 +264,7 @@ def _is_configured(snapshot: Snapshot) -> bool:
     return not there <= known
 
 
-def start(snapshot: Snapshot) -> str:
+def start(snapshot: ClusterSnapshot) -> str:
     """The command that starts a manager, or shows why the one of the cluster does not run."""
     address, where = outside(snapshot), f"kubectl -n {snapshot.namespace}"
     if address:
@@ -279,7 +279,7 @@ def start(snapshot: Snapshot) -> str:
     return f"{where} get deployments,pods  # is there a manager? if not: {install(snapshot)}"
 
 
-def look(snapshot: Snapshot) -> str:
+def look(snapshot: ClusterSnapshot) -> str:
     """The command that shows what a manager that seems to run says."""
     address = outside(snapshot)
     if address:
@@ -287,7 +287,7 @@ def look(snapshot: Snapshot) -> str:
     return f"kubectl -n {snapshot.namespace} logs deployment/{NAME}"
 
 
-def reconfigure(snapshot: Snapshot, change: str, *, installs: bool = False) -> str:
+def reconfigure(snapshot: ClusterSnapshot, change: str, *, installs: bool = False) -> str:
     """The command that changes the manager's configuration and restarts the manager.
 
     Args:
@@ -303,7 +303,7 @@ def reconfigure(snapshot: Snapshot, change: str, *, installs: bool = False) -> s
     return f"{edit} && {again}{restart(snapshot)}  # {change}"
 
 
-def restart(snapshot: Snapshot) -> str:
+def restart(snapshot: ClusterSnapshot) -> str:
     """The command that restarts the manager."""
     address = outside(snapshot)
     if address:

@@ -31,9 +31,9 @@ from kueuelib.app.doctor.snapshot import (
     BYPASSING,
     CALLS,
     PERMISSIONS,
-    Call,
+    ClusterSnapshot,
     Review,
-    Snapshot,
+    WebhookProbe,
 )
 from kueuelib.app.explaining.gather import (
     QUEUEING,
@@ -75,8 +75,8 @@ async def read(
     file: str = "",
     own: bool = False,
     now: float | None = None,
-    before: Snapshot | None = None,
-) -> Snapshot:
+    before: ClusterSnapshot | None = None,
+) -> ClusterSnapshot:
     """Reads what the caller may see.
 
     Args:
@@ -92,7 +92,7 @@ async def read(
     """
     served = await client.served_versions(KUEUE)
     version = kinds.V1BETA2 if kinds.V1BETA2 in served else next(iter(served), "")
-    calls: tuple[Call, ...] | str
+    calls: tuple[WebhookProbe, ...] | str
     reviews: tuple[Review, ...] | str
     if before is not None:
         lists = await _lists(client, version, configuration)
@@ -116,7 +116,7 @@ async def read(
         unseen[CALLS], calls = calls, ()
     if isinstance(reviews, str):
         unseen[PERMISSIONS], reviews = reviews, ()
-    return Snapshot(
+    return ClusterSnapshot(
         now=await server_time(client) if now is None else now,
         lists=lists,
         cluster=with_namespaces(cluster_of(lists, engine_settings(configuration)), lists),
@@ -130,7 +130,7 @@ async def read(
 
 async def _called_lists(
     client: Client, version: str, configuration: Configuration
-) -> tuple[Lists, tuple[Call, ...]]:
+) -> tuple[Lists, tuple[WebhookProbe, ...]]:
     """The objects, and the calls that the API server was made to make because of them."""
     lists = await _lists(client, version, configuration)
     converted, refused = await at_once(

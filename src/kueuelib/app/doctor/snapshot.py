@@ -12,7 +12,7 @@ from kueuelib.api import kinds
 from kueuelib.api.meta import Obj, ObjectKey, key_of, parse_time
 from kueuelib.api.names import PREBUILT_LABEL
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.explaining.gather import NEEDED, Cluster, Lists, labels_decide
+from kueuelib.app.explaining.gather import NEEDED, ClusterData, Lists, labels_decide
 from kueuelib.app.explaining.subject import workload_of
 from kueuelib.app.refused_writes import REASONS, standing
 from kueuelib.app.refusers import dead_webhook, latest
@@ -23,7 +23,7 @@ from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 
 FACTS: Final = "facts"
-"""Everything that decisions depend on, except the labels of namespaces: `Snapshot.world` and
+"""Everything that decisions depend on, except the labels of namespaces: `ClusterSnapshot.world` and
 `.engine`.
 """
 ADMISSION_CHECKS: Final = "checks"
@@ -33,11 +33,11 @@ COHORTS: Final = "cohorts"
 LABELS: Final = "labels"
 """The labels of namespaces, if a ClusterQueue selects by them."""
 PERMISSIONS: Final = "permissions"
-"""What the manager may do: `Snapshot.reviews`."""
+"""What the manager may do: `ClusterSnapshot.reviews`."""
 CALLS: Final = "calls"
-"""Whether the API server reaches the webhooks: `Snapshot.calls`."""
+"""Whether the API server reaches the webhooks: `ClusterSnapshot.calls`."""
 ADMISSION: Final = "admission"
-"""`Call.what` of a call of the admission webhooks for our kinds."""
+"""`WebhookProbe.what` of a call of the admission webhooks for our kinds."""
 BYPASSING: Final = "bypassing pods"
 """The Pods with a queue name that our webhook has not marked, as if it were a kind."""
 _REFERRED: Final = {
@@ -69,7 +69,7 @@ class Review:
 
 
 @attrs.frozen
-class Call:
+class WebhookProbe:
     """A request that makes the API server call a webhook and changes nothing.
 
     Attributes:
@@ -92,7 +92,7 @@ class Call:
 
 
 @attrs.frozen(slots=False)
-class Snapshot:
+class ClusterSnapshot:
     """A cluster at about one moment, as far as the caller may see it.
 
     Attributes:
@@ -110,9 +110,9 @@ class Snapshot:
 
     now: float
     lists: Lists
-    cluster: Cluster
+    cluster: ClusterData
     reviews: Sequence[Review] = ()
-    calls: Sequence[Call] = ()
+    calls: Sequence[WebhookProbe] = ()
     unseen: Mapping[str, str] = attrs.field(factory=dict)
     configuration: Configuration = attrs.field(factory=Configuration)
     file: str = ""

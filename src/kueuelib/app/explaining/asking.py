@@ -14,7 +14,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, find_cond
 from kueuelib.api.names import DEFAULT_PRIORITY_CLASS, PREBUILT_LABEL, QUOTA_RESERVED
 from kueuelib.api.nodes import is_of_flavor, is_usable
 from kueuelib.app.explaining.gather import (
-    Cluster,
+    ClusterData,
     ObjectNotFound,
     list_kinds,
     missing,
@@ -23,7 +23,7 @@ from kueuelib.app.explaining.gather import (
 from kueuelib.app.explaining.starts import creation_problem, leaving_note, refusal_notes, unmanaged
 from kueuelib.app.explaining.subject import (
     Document,
-    Reference,
+    SubjectReference,
     group_problem,
     owned_workload,
     owning_job,
@@ -41,7 +41,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.obstacles import Problem, Unhonoured, unhonoured_keys
-from kueuelib.scheduler.explain.trial import PAIR_STEPS, Budget, Verdict
+from kueuelib.scheduler.explain.trial import PAIR_STEPS, SearchBudget, TrialResult
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.policy import KUEUE, PROTECTOR
 from kueuelib.scheduler.settings import DEFAULTS, Settings
@@ -141,7 +141,7 @@ class LastMessage:
 
 
 @attrs.frozen
-class Answer:
+class ObjectAnswer:
     """What to show about one object.
 
     Attributes:
@@ -173,13 +173,13 @@ class Answer:
 
 async def ask(
     client: Client,
-    reference: Reference,
+    reference: SubjectReference,
     namespace: str,
     settings: Settings = DEFAULTS,
     jobs: JobSettings = _JOBS,
     clock: Clock = SYSTEM_CLOCK,
     seconds: float = PAIR_SECONDS,
-) -> Answer:
+) -> ObjectAnswer:
     """Explains an object of the cluster; sends nothing but GET and LIST.
 
     Every Workload has a moment when nothing stands in its way: quota became free, and the manager
@@ -214,14 +214,14 @@ async def ask(
     return attrs.evolve(answer, notes=(*answer.notes, note))
 
 
-def _is_free(answer: Answer) -> bool:
+def _is_free(answer: ObjectAnswer) -> bool:
     explanation = answer.explanation
-    return explanation is not None and explanation.verdict is Verdict.ADMITTED
+    return explanation is not None and explanation.verdict is TrialResult.ADMITTED
 
 
 async def _remarked(
-    client: Client, cluster: Cluster, answers: Sequence[Answer], now: float
-) -> tuple[Answer, ...]:
+    client: Client, cluster: ClusterData, answers: Sequence[ObjectAnswer], now: float
+) -> tuple[ObjectAnswer, ...]:
     """The answers with what further kinds of objects say about them."""
     explained = [one for one in answers if one.explanation is not None]
     explanations = [one.explanation for one in explained if one.explanation is not None]
@@ -236,13 +236,13 @@ async def _remarked(
 
 async def _look(
     client: Client,
-    cluster: Cluster,
-    reference: Reference,
+    cluster: ClusterData,
+    reference: SubjectReference,
     namespace: str,
     now: float,
     jobs: JobSettings,
     seconds: float,
-) -> Answer:
+) -> ObjectAnswer:
     """The answer of one look.
 
     Raises:
@@ -260,13 +260,13 @@ async def _look(
 
 async def _answer(
     client: Client,
-    cluster: Cluster,
-    reference: Reference,
+    cluster: ClusterData,
+    reference: SubjectReference,
     namespace: str,
     now: float,
     jobs: JobSettings,
     seconds: float,
-) -> Answer:
+) -> ObjectAnswer:
     key = ObjectKey(namespace, reference.name)
     if reference.resource is WORKLOADS:
         raw = _named(cluster, key)
@@ -285,14 +285,14 @@ async def _answer(
     if reference.resource is PODS:
         owner = owning_job(obj)
         if owner:
-            job = Reference(JOBS, owner)
+            job = SubjectReference(JOBS, owner)
             reply = await _answer(client, cluster, job, namespace, now, jobs, seconds)
             return attrs.evolve(reply, title=f"{title} of {reply.title}")
         pods = [one async for one in client.list_all(PODS, namespace)]
         wrong = group_problem(obj, pods)
         if wrong is not None:
             fix = "submit the missing pods, or correct the annotations of the group"
-            return Answer(title, False, None, None, (Problem(title, wrong.message, fix),))
+            return ObjectAnswer(title, False, None, None, (Problem(title, wrong.message, fix),))
     obj = {**obj, "kind": reference.resource.kind}
     alone = unmanaged(obj, title, jobs, cluster.world, submitted=True)
     if alone is not None:
@@ -301,10 +301,10 @@ async def _answer(
     if prebuilt:
         text = f"does not exist, and {where_named(obj, PREBUILT_LABEL)} of {title} names it"
         problem = Problem(f"Workload {namespace}/{prebuilt}", text, "create it")
-        return Answer(title, False, None, None, (problem,))
+        return ObjectAnswer(title, False, None, None, (problem,))
     refused = await creation_problem(client, obj, title, now)
     if isinstance(refused, Problem):
-        return Answer(title, False, None, None, (refused,), cluster.notes)
+        return ObjectAnswer(title, False, None, None, (refused,), cluster.notes)
     note = (
         "there is no Workload for it yet; this is the answer for the one that it would get "
         "(is a manager running, and does it manage this object?)"
@@ -313,7 +313,7 @@ async def _answer(
         (answer,) = _hypothetical(cluster, [Document(obj, title, title)], now, jobs, seconds)
     except ConfigError as error:
         problem = Problem(title, error.problem, error.fix)
-        return Answer(title, False, None, None, (problem,), cluster.notes)
+        return ObjectAnswer(title, False, None, None, (problem,), cluster.notes)
     more = (refused,) if refused else ()
     return attrs.evolve(answer, notes=(note, *more, *answer.notes))
 
@@ -325,7 +325,7 @@ async def ask_about(
     settings: Settings = DEFAULTS,
     jobs: JobSettings = _JOBS,
     seconds: float = PAIR_SECONDS,
-) -> tuple[Answer, ...]:
+) -> tuple[ObjectAnswer, ...]:
     """Explains manifests as if all of them were submitted now, in their order.
 
     Args:
@@ -354,7 +354,7 @@ async def _get(client: Client, resource: Resource, key: ObjectKey) -> Obj:
         raise ObjectNotFound(missing(resource.kind, key, sorted(names))) from error
 
 
-def _named(cluster: Cluster, key: ObjectKey) -> Obj | None:
+def _named(cluster: ClusterData, key: ObjectKey) -> Obj | None:
     for raw in cluster.workloads:
         meta = raw["metadata"]
         if (meta.get("namespace", ""), meta["name"]) == key:
@@ -362,21 +362,21 @@ def _named(cluster: Cluster, key: ObjectKey) -> Obj | None:
     return None
 
 
-def _not_found(cluster: Cluster, key: ObjectKey) -> str:
+def _not_found(cluster: ClusterData, key: ObjectKey) -> str:
     known = sorted(one.name for one in cluster.world.workloads if one.namespace == key.namespace)
     return missing("Workload", key, known)
 
 
 def _explained(world: World, key: ObjectKey, now: float, seconds: float) -> Explanation:
-    def budget() -> Budget:
-        return Budget(PAIR_STEPS, seconds=seconds, clock=time.process_time)
+    def budget() -> SearchBudget:
+        return SearchBudget(PAIR_STEPS, seconds=seconds, clock=time.process_time)
 
     return explain(world, key, now, pairs=budget)
 
 
 def _existing(
-    cluster: Cluster, raw: Obj, title: str, now: float, jobs: JobSettings, seconds: float
-) -> Answer:
+    cluster: ClusterData, raw: Obj, title: str, now: float, jobs: JobSettings, seconds: float
+) -> ObjectAnswer:
     key = ObjectKey(raw["metadata"].get("namespace", ""), raw["metadata"]["name"])
     if key not in cluster.world.workloads:
         raise ConfigError(
@@ -395,16 +395,16 @@ def _existing(
     if protector and world.settings.preemption is KUEUE:
         text = f"the manager has the preemption policy {rest.split()[0]}, which is left out here"
         notes = (f"{text}; name its configuration with --config", *notes)
-    return Answer(title, True, explanation, told, (), notes)
+    return ObjectAnswer(title, True, explanation, told, (), notes)
 
 
 def _hypothetical(
-    cluster: Cluster,
+    cluster: ClusterData,
     documents: tuple[Document, ...] | list[Document],
     now: float,
     jobs: JobSettings,
     seconds: float,
-) -> tuple[Answer, ...]:
+) -> tuple[ObjectAnswer, ...]:
     world = cluster.world
     outcomes: list[ObjectKey | Problem] = []
     for number, document in enumerate(documents):
@@ -436,15 +436,17 @@ def _with_class(obj: Obj, classes: PriorityClasses, jobs: JobSettings) -> Obj:
     return with_default_class(obj)
 
 
-def _of_manifest(document: Document, explanation: Explanation, notes: tuple[str, ...]) -> Answer:
+def _of_manifest(
+    document: Document, explanation: Explanation, notes: tuple[str, ...]
+) -> ObjectAnswer:
     meta = {} if document.obj["kind"] == WORKLOADS.kind else document.obj["metadata"]
     ignored = tuple(unhonoured_keys(document.title, meta))
-    return Answer(document.title, False, explanation, notes=notes, ignored=ignored)
+    return ObjectAnswer(document.title, False, explanation, notes=notes, ignored=ignored)
 
 
 def _left_alone(
     obj: Obj, title: str, why: Problem, jobs: JobSettings, notes: tuple[str, ...]
-) -> Answer:
+) -> ObjectAnswer:
     if not queue_of(obj) and not jobs.manage_jobs_without_queue_name:
         notes = (_ALL_MANAGED, *notes)
-    return Answer(title, False, None, notes=notes, unmanaged=why)
+    return ObjectAnswer(title, False, None, notes=notes, unmanaged=why)

@@ -178,7 +178,7 @@ class Lists:
 
 
 @attrs.frozen
-class Cluster:
+class ClusterData:
     """The data that was read.
 
     Attributes:
@@ -196,7 +196,9 @@ class Cluster:
     unreadable: tuple[tuple[str, ObjectKey, str], ...] = ()
 
 
-async def read_cluster(client: Client, namespace: str, settings: Settings = DEFAULTS) -> Cluster:
+async def read_cluster(
+    client: Client, namespace: str, settings: Settings = DEFAULTS
+) -> ClusterData:
     """Lists the queues, flavors, checks, Workloads and what requests depend on.
 
     Args:
@@ -275,7 +277,7 @@ async def list_kinds(
 
 def cluster_of(
     lists: Lists, settings: Settings, namespace: str = "", decoder: Decode = decode
-) -> Cluster:
+) -> ClusterData:
     """The facts in what was listed.
 
     Args:
@@ -315,10 +317,10 @@ def cluster_of(
         for kind, key, why in reader.unreadable
     ]
     workloads, unreadable = tuple(lists.of("Workload")), tuple(reader.unreadable)
-    return Cluster(world, workloads, classes, tuple(sorted(notes)), unreadable)
+    return ClusterData(world, workloads, classes, tuple(sorted(notes)), unreadable)
 
 
-def with_namespaces(cluster: Cluster, lists: Lists) -> Cluster:
+def with_namespaces(cluster: ClusterData, lists: Lists) -> ClusterData:
     """The cluster with the namespaces of its Workloads, if namespaces may not be listed.
 
     Args:
@@ -370,7 +372,7 @@ _DECISIVE = (
 
 def facts_in(
     near: Lists, unseen: Sequence[Resource], settings: Settings, decoder: Decode = decode
-) -> tuple[Cluster, str]:
+) -> tuple[ClusterData, str]:
     """The facts in the lists, and why the engine cannot decide on them.
 
     Args:

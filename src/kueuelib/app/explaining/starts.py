@@ -21,7 +21,7 @@ from kueuelib.errors import Forbidden, NotFound
 from kueuelib.jobs.batch.job import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings, QuotaReleaseStrategy
 from kueuelib.jobs.pods.integration import NAME as POD_FRAMEWORK
-from kueuelib.jobs.pods.reading import Stage, is_selected, queue_of, stage_of
+from kueuelib.jobs.pods.reading import PodStage, is_selected, queue_of, stage_of
 from kueuelib.jobs.reconcile.refusals import START_REFUSED
 from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR, CREATED_WORKLOAD, STARTED
 from kueuelib.runtime.client import Client
@@ -258,5 +258,5 @@ def _is_held(job: Obj | None) -> bool | None:
     if job is None:
         return None
     if job["kind"] == PODS.kind:
-        return stage_of(job) is Stage.GATED
+        return stage_of(job) is PodStage.GATED
     return bool(job["spec"].get("suspend"))

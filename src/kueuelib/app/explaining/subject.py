@@ -22,9 +22,9 @@ from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.contract.field_rules import identifier
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.lookups.stores import owner_uids
-from kueuelib.jobs.pods.compose import Problem, compose
+from kueuelib.jobs.pods.compose import CompositionProblem, compose
 from kueuelib.jobs.pods.facts import stands_for_group
-from kueuelib.jobs.pods.reading import Stage, group_of, queue_of, stage_of
+from kueuelib.jobs.pods.reading import PodStage, group_of, queue_of, stage_of
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.priority import PriorityClasses, resolve
@@ -90,7 +90,7 @@ _NOT_SUBMITTED = "not-submitted"
 
 
 @attrs.frozen
-class Reference:
+class SubjectReference:
     """The object of a question.
 
     Attributes:
@@ -109,7 +109,7 @@ class Reference:
         return f"{self.kind if self.resource is None else self.resource.kind} {self.name}"
 
 
-def parse_reference(text: str) -> Reference:
+def parse_reference(text: str) -> SubjectReference:
     """`KIND/NAME` as kubectl writes it.
 
     Raises:
@@ -119,10 +119,10 @@ def parse_reference(text: str) -> Reference:
     if not slash or not kind or not name or "/" in name:
         raise ConfigError(text, "is not KIND/NAME", "write for example job/train")
     resource = _KINDS.get(kind.lower())
-    return Reference(resource, name, kind if resource is None else "")
+    return SubjectReference(resource, name, kind if resource is None else "")
 
 
-def owned_workload(reference: Reference, namespace: str, workloads: Sequence[Obj]) -> Obj:
+def owned_workload(reference: SubjectReference, namespace: str, workloads: Sequence[Obj]) -> Obj:
     """The raw Workload of an object whose kind is not known here.
 
     Raises:
@@ -137,7 +137,9 @@ def owned_workload(reference: Reference, namespace: str, workloads: Sequence[Obj
     return workload
 
 
-def workload_owned_by(reference: Reference, namespace: str, workloads: Sequence[Obj]) -> Obj | None:
+def workload_owned_by(
+    reference: SubjectReference, namespace: str, workloads: Sequence[Obj]
+) -> Obj | None:
     """The raw Workload of an object of any kind, by its owner reference; None if there is none.
 
     Among several, the newest unfinished one is meant.
@@ -290,7 +292,7 @@ def _created(raw: Obj, meta: Mapping[str, Any]) -> kueue.Workload:
     return decode(kueue.Workload, {**raw, "metadata": {**raw["metadata"], **times}})
 
 
-def group_problem(pod: Obj, pods: Sequence[Obj]) -> Problem | None:
+def group_problem(pod: Obj, pods: Sequence[Obj]) -> CompositionProblem | None:
     """Why the group of a pod has no Workload; None when nothing is wrong with it.
 
     Args:
@@ -402,7 +404,7 @@ def incomplete_groups(
     """
     groups: dict[ObjectKey, list[Obj]] = {}
     for pod in pods:
-        if group_of(pod) and stage_of(pod) is Stage.GATED:
+        if group_of(pod) and stage_of(pod) is PodStage.GATED:
             key = ObjectKey(pod["metadata"].get("namespace") or "", group_of(pod))
             groups.setdefault(key, []).append(pod)
     for key, members in sorted(groups.items()):

@@ -12,7 +12,7 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, Resource, find
 from kueuelib.api.names import MANAGED_LABEL, QUOTA_RESERVED
 from kueuelib.app.explaining.gather import (
-    Cluster,
+    ClusterData,
     Lists,
     decisive,
     facts_in,
@@ -24,7 +24,7 @@ from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import awaited_checks
-from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict, outcomes
+from kueuelib.scheduler.explain.trial import TrialOutcome, TrialResult, outcomes
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import (
     DEACTIVATED,
@@ -59,7 +59,7 @@ class _Row(Protocol):
 
 
 @attrs.frozen
-class Selection:
+class WorkloadSelection:
     """The Workloads that were asked for.
 
     Attributes:
@@ -98,9 +98,9 @@ def word_of(outcome: TrialOutcome) -> str:
     Args:
         outcome: of a Workload without quota.
     """
-    if outcome.verdict is Verdict.ADMITTED:
+    if outcome.verdict is TrialResult.ADMITTED:
         return FITS
-    if outcome.verdict is Verdict.PREEMPTS:
+    if outcome.verdict is TrialResult.PREEMPTS:
         return f"preempts {len(outcome.victims)}"
     if outcome.reason is None:
         return NOT_EVALUATED
@@ -120,7 +120,7 @@ def word_of_condition(reason: str) -> str:
 
 # --------------------------------------------------------------------------------------------------
 
-_WAITING = (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
+_WAITING = (TrialResult.WAITS, TrialResult.PREEMPTS, TrialResult.ADMITTED)
 
 
 @attrs.frozen
@@ -208,7 +208,7 @@ class Listing:
 
 async def list_pending(
     client: Client,
-    selection: Selection,
+    selection: WorkloadSelection,
     now: float,
     settings: Settings = DEFAULTS,
 ) -> Listing:
@@ -244,7 +244,9 @@ async def list_pending(
     return with_groups(listing, cluster.world, pods, selection)
 
 
-def with_groups(listing: Listing, world: World, pods: Lists, selection: Selection) -> Listing:
+def with_groups(
+    listing: Listing, world: World, pods: Lists, selection: WorkloadSelection
+) -> Listing:
     """The listing with the groups of pods that have no Workload yet.
 
     Args:
@@ -304,8 +306,8 @@ async def _in_namespace(
 
 
 def decided(
-    cluster: Cluster,
-    selection: Selection,
+    cluster: ClusterData,
+    selection: WorkloadSelection,
     now: float,
     engine: Engine | None = None,
 ) -> Listing:
@@ -406,7 +408,7 @@ def with_change(world: World, row: Waiting, now: float) -> Waiting:
 # --- what a manager wrote
 
 
-def told(cluster: Cluster, selection: Selection, now: float, why: str) -> Listing:
+def told(cluster: ClusterData, selection: WorkloadSelection, now: float, why: str) -> Listing:
     """The waiting Workloads as far as they were read, with the verdicts in their own conditions.
 
     Args:
@@ -431,7 +433,7 @@ def told(cluster: Cluster, selection: Selection, now: float, why: str) -> Listin
     return Listing(tuple(rows), notes, now, awaiting)
 
 
-def _awaiting(world: World, selection: Selection) -> tuple[Waiting, ...]:
+def _awaiting(world: World, selection: WorkloadSelection) -> tuple[Waiting, ...]:
     rows = []
     for workload in world.workloads.values():
         checks, admission = awaited_checks(world, workload), workload.status.admission

@@ -9,9 +9,9 @@ import attrs
 from kueuelib.api.kinds import JOBS, WORKLOADS
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey, controller_of, key_of
-from kueuelib.app.explaining.gather import Cluster, ObjectNotFound, read_cluster
+from kueuelib.app.explaining.gather import ClusterData, ObjectNotFound, read_cluster
 from kueuelib.app.explaining.subject import (
-    Reference,
+    SubjectReference,
     owned_workload,
     workload_of,
 )
@@ -60,7 +60,7 @@ class When:
 
 async def ask_when(
     client: Client,
-    reference: Reference,
+    reference: SubjectReference,
     namespace: str,
     settings: Settings = DEFAULTS,
     life: LifeSettings | None = None,
@@ -107,7 +107,9 @@ async def ask_when(
     return attrs.evolve(answer, notes=(*cluster.notes, *notes))
 
 
-async def _workload(client: Client, reference: Reference, key: ObjectKey, cluster: Cluster) -> Obj:
+async def _workload(
+    client: Client, reference: SubjectReference, key: ObjectKey, cluster: ClusterData
+) -> Obj:
     title = reference.title
     if reference.resource is None:
         return owned_workload(reference, key.namespace, cluster.workloads)

@@ -15,15 +15,15 @@ from kueuelib.api.kueue import NEVER, Workload
 from kueuelib.api.meta import ObjectKey, Resource, find
 from kueuelib.api.names import EVICTED, JOB_UID_LABEL, REASON_DEACTIVATED, REASON_PREEMPTED
 from kueuelib.api.preemption_policies import GRANTS
-from kueuelib.app.explaining.gather import Cluster, Decode, Lists, facts_in
-from kueuelib.app.explaining.waiting import Listing, Selection, Waiting, decided, told
+from kueuelib.app.explaining.gather import ClusterData, Decode, Lists, facts_in
+from kueuelib.app.explaining.waiting import Listing, Waiting, WorkloadSelection, decided, told
 from kueuelib.app.overview.trees import load_of, load_told, trees_of
-from kueuelib.app.overview.values import Eviction, Overview, Running, Threat
+from kueuelib.app.overview.values import LastEviction, Overview, RunningWorkload, Threat
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import awaited_checks
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.leaving import engine_of
-from kueuelib.scheduler.explain.trial import Verdict
+from kueuelib.scheduler.explain.trial import TrialResult
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.policy import KUEUE
 from kueuelib.scheduler.quota.amounts import FlavorResource
@@ -46,7 +46,7 @@ _PREEMPTED = re.compile(
 """The message of an eviction for another Workload, as today's Kueue writes it."""
 
 
-def evictions_of(workloads: Iterable[Workload], most: int) -> tuple[Eviction, ...]:
+def evictions_of(workloads: Iterable[Workload], most: int) -> tuple[LastEviction, ...]:
     """The last eviction of every Workload that was evicted, the latest first.
 
     Args:
@@ -68,7 +68,7 @@ def _names(workloads: Iterable[Workload]) -> Iterator[tuple[str, str]]:
         yield workload.metadata.uid, str(workload.key)
 
 
-def _all(workloads: Iterable[Workload], names: Mapping[str, str]) -> Iterator[Eviction]:
+def _all(workloads: Iterable[Workload], names: Mapping[str, str]) -> Iterator[LastEviction]:
     for workload in workloads:
         said = find(workload.status.conditions, EVICTED)
         if said is None:
@@ -80,7 +80,7 @@ def _all(workloads: Iterable[Workload], names: Mapping[str, str]) -> Iterator[Ev
             preemptor = names.get(uid) or names.get(job) or f"a Workload that is gone (UID {uid})"
             if message["path"]:
                 preemptor += f" in {message['path']}"
-        yield Eviction(
+        yield LastEviction(
             workload.key,
             said.last_transition_time,
             over=said.status != "True",
@@ -199,11 +199,11 @@ def _borrowers(snapshot: Snapshot, spec: QueueSpec) -> Iterator[tuple[str, Flavo
 # --------------------------------------------------------------------------------------------------
 
 MOST_EVICTIONS = 50
-_EVERYTHING = Selection()
+_EVERYTHING = WorkloadSelection()
 
 
 @attrs.frozen(eq=False, repr=False)  # asyncio writes the result of a program as text
-class Facts:
+class ListedFacts:
     """The listed objects in a form that answers questions.
 
     Attributes:
@@ -214,7 +214,7 @@ class Facts:
         source: the name of the cluster, its address, and a namespace if only that was read.
     """
 
-    cluster: Cluster
+    cluster: ClusterData
     why_told: str
     settings: Settings
     now: float
@@ -232,7 +232,7 @@ def facts_of(
     settings: Settings,
     now: float,
     decoder: Decode = decode,
-) -> Facts:
+) -> ListedFacts:
     """The facts in the lists.
 
     Args:
@@ -243,10 +243,10 @@ def facts_of(
         decoder: makes values of raw objects.
     """
     cluster, why = facts_in(near, unseen, settings, decoder)
-    return Facts(cluster, why, settings, now)
+    return ListedFacts(cluster, why, settings, now)
 
 
-def overview_of(facts: Facts) -> Overview:
+def overview_of(facts: ListedFacts) -> Overview:
     """The content of a page, without changes.
 
     Args:
@@ -272,7 +272,7 @@ def overview_of(facts: Facts) -> Overview:
     )
 
 
-def _listing(facts: Facts, engine: Engine) -> Listing:
+def _listing(facts: ListedFacts, engine: Engine) -> Listing:
     if facts.why_told:
         return told(facts.cluster, _EVERYTHING, facts.now, facts.why_told)
     return decided(facts.cluster, _EVERYTHING, facts.now, fork(engine))
@@ -285,11 +285,11 @@ def _policies(settings: Settings) -> Iterator[str]:
         yield "a preemption policy is configured, which may spare Workloads that could be preempted"
 
 
-def _running(world: World, engine: Engine, listing: Listing) -> Iterator[Running]:
+def _running(world: World, engine: Engine, listing: Listing) -> Iterator[RunningWorkload]:
     threats, wanted = Threats(engine), _wanted(listing.rows)
     holders = engine.cache.holders.values()
     for holder in sorted(holders, key=lambda one: (one.cluster_queue, rank_of(one))):
-        yield Running(
+        yield RunningWorkload(
             workload=world.workloads[holder.key],
             cluster_queue=holder.cluster_queue,
             uses=tuple(sorted(holder.usage.items())),
@@ -310,7 +310,7 @@ def _wanted(rows: Iterable[Waiting]) -> Mapping[ObjectKey, Sequence[ObjectKey]]:
     return by_victim
 
 
-def explained(facts: Facts, key: ObjectKey) -> Explanation | None:
+def explained(facts: ListedFacts, key: ObjectKey) -> Explanation | None:
     """The whole answer about one Workload, with the changes that would admit it.
 
     Args:
@@ -326,5 +326,5 @@ def explained(facts: Facts, key: ObjectKey) -> Explanation | None:
     from kueuelib.scheduler.explain.answer import explain
 
     explanation = explain(world, key, facts.now)
-    waits = (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
+    waits = (TrialResult.WAITS, TrialResult.PREEMPTS, TrialResult.ADMITTED)
     return explanation if explanation.verdict in waits else None

@@ -8,7 +8,7 @@ import attrs
 
 from kueuelib.api.kueue import ClusterQueue, PodSet
 from kueuelib.api.quantity import amount_of
-from kueuelib.app.overview.values import Place, QuotaUse, Tree
+from kueuelib.app.overview.values import CohortTree, QueueOrCohort, QuotaUse
 from kueuelib.scheduler.decide.offers import mismatch_of
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
@@ -29,7 +29,7 @@ from kueuelib.scheduler.quota.queue_spec import Flavor, FlavorGroup, QueueSpec
 
 
 @attrs.define(eq=False)
-class Node:
+class LendingNode:
     """A ClusterQueue or a cohort of the tree.
 
     Attributes:
@@ -46,7 +46,7 @@ class Node:
 
     limits: Limits = NO_LIMITS
     reserved: int = 0
-    children: tuple[Node, ...] = ()
+    children: tuple[LendingNode, ...] = ()
     quota: Limits = attrs.field(init=False)
     used: int = attrs.field(init=False)
     nominal: int = attrs.field(init=False)
@@ -69,7 +69,7 @@ class Node:
         return max(0, self.quota.nominal - max(self.used, self.quota.guaranteed))
 
 
-def spread(root: Node) -> None:
+def spread(root: LendingNode) -> None:
     """Fills in `lent` from a root down."""
     waiting = [root]
     while waiting:
@@ -176,7 +176,7 @@ class _Branch:
     depth: int = 0
 
 
-def trees_of(engine: Engine, loads: Mapping[str, Load]) -> tuple[Tree, ...]:
+def trees_of(engine: Engine, loads: Mapping[str, Load]) -> tuple[CohortTree, ...]:
     """All trees, sorted by name; ClusterQueues without a cohort come last.
 
     A cohort whose parents never end is a tree of its own, as for quota.
@@ -210,7 +210,7 @@ def _cycle(names: Sequence[str]) -> str:
     return f"its parents form a cycle: {', '.join(names)}" if names else ""
 
 
-def _tree(root: _Branch) -> Tree:
+def _tree(root: _Branch) -> CohortTree:
     branches = list(_downwards(root))
     sums: dict[int, Load] = {}
     for branch in reversed(branches):
@@ -218,11 +218,11 @@ def _tree(root: _Branch) -> Tree:
         sums[id(branch)] = _sum([*parts, branch.load] if branch.load else parts)
     uses: dict[int, list[QuotaUse]] = {id(branch): [] for branch in branches}
     for pair in _pairs(branches):
-        nodes: dict[int, Node] = {}
+        nodes: dict[int, LendingNode] = {}
         for branch in reversed(branches):
             reserved = branch.load.reserved.get(pair, 0) if branch.load else 0
             below = tuple(nodes[id(each)] for each in branch.below)
-            nodes[id(branch)] = Node(branch.limits.get(pair, NO_LIMITS), reserved, below)
+            nodes[id(branch)] = LendingNode(branch.limits.get(pair, NO_LIMITS), reserved, below)
         spread(nodes[id(root)])
         for branch in branches:
             node, asked = nodes[id(branch)], sums[id(branch)].asked.get(pair, 0)
@@ -231,7 +231,7 @@ def _tree(root: _Branch) -> Tree:
             if use != QuotaUse(pair) or pair in branch.limits:
                 uses[id(branch)].append(use)
     places = [_place(branch, uses[id(branch)], sums[id(branch)]) for branch in branches]
-    return Tree(root.name, tuple(places))
+    return CohortTree(root.name, tuple(places))
 
 
 def _downwards(root: _Branch) -> Iterator[_Branch]:
@@ -264,9 +264,9 @@ def _pairs(branches: Iterable[_Branch]) -> tuple[FlavorResource, ...]:
     return tuple(pairs)
 
 
-def _place(branch: _Branch, uses: Sequence[QuotaUse], load: Load) -> Place:
+def _place(branch: _Branch, uses: Sequence[QuotaUse], load: Load) -> QueueOrCohort:
     kind = COHORT if branch.load is None else CLUSTER_QUEUE
-    return Place(
+    return QueueOrCohort(
         kind,
         branch.name,
         branch.depth,

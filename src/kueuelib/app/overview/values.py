@@ -41,7 +41,7 @@ class QuotaUse:
 
 
 @attrs.frozen
-class Place:
+class QueueOrCohort:
     """A ClusterQueue or a cohort.
 
     Attributes:
@@ -74,7 +74,7 @@ class Place:
 
 
 @attrs.frozen
-class Tree:
+class CohortTree:
     """A cohort with everything below it, or one ClusterQueue without a cohort.
 
     Attributes:
@@ -83,7 +83,7 @@ class Tree:
     """
 
     name: str
-    places: tuple[Place, ...]
+    places: tuple[QueueOrCohort, ...]
 
 
 @attrs.frozen
@@ -104,7 +104,7 @@ class Threat:
 
 
 @attrs.frozen
-class Running:
+class RunningWorkload:
     """A Workload that holds quota.
 
     Attributes:
@@ -136,7 +136,7 @@ class Running:
 
 
 @attrs.frozen
-class Eviction:
+class LastEviction:
     """The last eviction of a Workload.
 
     Attributes:
@@ -174,10 +174,10 @@ class Overview:
     """
 
     now: float
-    trees: tuple[Tree, ...]
+    trees: tuple[CohortTree, ...]
     waiting: tuple[Waiting, ...]
-    running: tuple[Running, ...]
-    evictions: tuple[Eviction, ...]
+    running: tuple[RunningWorkload, ...]
+    evictions: tuple[LastEviction, ...]
     decided: bool
     notes: tuple[str, ...]
     source: tuple[str, ...] = ()

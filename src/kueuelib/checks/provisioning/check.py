@@ -14,7 +14,7 @@ from kueuelib.checks.definition import Check, CheckContext, check, current
 from kueuelib.checks.owned import OwnedObjects
 from kueuelib.checks.provisioning.decision import (
     SYNC_PAUSE,
-    Decision,
+    ProvisioningStep,
     RequestPlan,
     decide,
 )
@@ -66,7 +66,7 @@ async def _carry_out(
     resource: Resource,
     wl: Obj,
     requests: tuple[Obj, ...],
-    decision: Decision,
+    decision: ProvisioningStep,
 ) -> Verdict:
     namespace = key_of(wl).namespace
     for name in decision.delete:

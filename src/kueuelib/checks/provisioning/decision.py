@@ -103,7 +103,7 @@ class RequestPlan:
 
 
 @attrs.frozen
-class Decision:
+class ProvisioningStep:
     """The next step.
 
     Attributes:
@@ -245,7 +245,7 @@ def decide(
     spec: ProvisioningRequestConfigSpec,
     requests: Sequence[Obj],
     now: float,
-) -> Decision:
+) -> ProvisioningStep:
     """The next step for one AdmissionCheck of a workload that holds quota.
 
     Args:
@@ -261,28 +261,32 @@ def decide(
     by_name = {request["metadata"]["name"]: request for request in requests}
     pairs = [(one, by_name[one.name]) for one in attempts if one.name in by_name]
     if states.is_admitted(wl):
-        return Decision(_while_admitted(wl, check, by_name, pairs))
+        return ProvisioningStep(_while_admitted(wl, check, by_name, pairs))
     if not attempts[0].pod_sets:
-        return Decision(Ready("No pod set needs nodes"))
+        return ProvisioningStep(Ready("No pod set needs nodes"))
     if not pairs:
-        return Decision(Pending("Waiting for the nodes to be provisioned"), attempts[0])
+        return ProvisioningStep(Pending("Waiting for the nodes to be provisioned"), attempts[0])
     if any(request["metadata"].get("deletionTimestamp") for _, request in pairs):
-        return Decision(Pending("An earlier request for nodes is being deleted", again=SYNC_PAUSE))
+        return ProvisioningStep(
+            Pending("An earlier request for nodes is being deleted", again=SYNC_PAUSE)
+        )
     unused = tuple(one.name for one, request in pairs if not one.matches(request))
     if unused:
-        return Decision(Pending("The request for nodes is renewed", again=SYNC_PAUSE), None, unused)
+        return ProvisioningStep(
+            Pending("The request for nodes is renewed", again=SYNC_PAUSE), None, unused
+        )
     latest, request = pairs[-1]
     if _is(request, CAPACITY_REVOKED):
-        return Decision(_revoked(request))
+        return ProvisioningStep(_revoked(request))
     for failure in (FAILED, BOOKING_EXPIRED):
         if _is(request, failure):
             if latest.attempt >= limit:
-                return Decision(Rejected(_text(request, failure, failure)))
+                return ProvisioningStep(Rejected(_text(request, failure, failure)))
             return _after_failure(attempts, latest, request, failure, retry, now)
     if _is(request, PROVISIONED):
-        return Decision(_provisioned(latest, request, spec.pod_set_updates))
+        return ProvisioningStep(_provisioned(latest, request, spec.pod_set_updates))
     message = _text(request, "Accepted", "Waiting for the nodes to be provisioned")
-    return Decision(Pending(message), latest)
+    return ProvisioningStep(Pending(message), latest)
 
 
 def _while_admitted(
@@ -341,7 +345,7 @@ def _after_failure(
     type: str,
     retry: ProvisioningRetryStrategy,
     now: float,
-) -> Decision:
+) -> ProvisioningStep:
     condition = _condition(request, type)
     message = condition.get("message") or type
     pause = min(
@@ -351,8 +355,8 @@ def _after_failure(
     deadline = (parse_time(since) if since else now) + pause
     text = f"Retrying after failure: {message}"
     if deadline <= now:
-        return Decision(Pending(text), attempts[latest.attempt])
-    return Decision(Pending(text, again=deadline - now))
+        return ProvisioningStep(Pending(text), attempts[latest.attempt])
+    return ProvisioningStep(Pending(text, again=deadline - now))
 
 
 def updates(

@@ -88,7 +88,7 @@ def _obj(resource: Resource, name: str, namespace: str = "", **fields: Any) -> O
 
 
 @attrs.define
-class Row:
+class JobRow:
     """What is known about one Job.
 
     Attributes:
@@ -137,7 +137,7 @@ class Board:
     """
 
     wanted: tuple[str, ...]
-    rows: dict[str, Row] = attrs.field(factory=dict)
+    rows: dict[str, JobRow] = attrs.field(factory=dict)
     usage: dict[str, dict[str, int]] = attrs.field(factory=dict)
     peak: dict[str, int] = attrs.field(factory=dict)
     leftovers: set[str] = attrs.field(factory=set)
@@ -165,7 +165,7 @@ class Board:
         """A Job as a watch delivered it."""
         name = obj["metadata"]["name"]
         spec = obj["spec"]
-        row = self.rows.setdefault(name, Row(name))
+        row = self.rows.setdefault(name, JobRow(name))
         cpus = spec["template"]["spec"]["containers"][0]["resources"]["requests"]["cpu"]
         row.queue = obj["metadata"]["labels"][QUEUE_LABEL]
         row.request = f"{spec['parallelism']} x {cpus} cpu"
@@ -193,7 +193,7 @@ class Board:
         name = next((ref["name"] for ref in meta.get("ownerReferences") or ()), "")
         if not name:
             return
-        row = self.rows.setdefault(name, Row(name))
+        row = self.rows.setdefault(name, JobRow(name))
         status = obj.get("status") or {}
         conditions = status.get("conditions")
         finished = find_condition(conditions, "Finished").get("status") == "True"
@@ -225,7 +225,7 @@ class Board:
         elif not finished:
             self._move(row, "Queued")
 
-    def _hold(self, row: Row, admission: Mapping[str, Any], reclaimable: Iterable[Obj]) -> None:
+    def _hold(self, row: JobRow, admission: Mapping[str, Any], reclaimable: Iterable[Obj]) -> None:
         """Counts quota and checks it against the cohort's limits.
 
         A pod that has succeeded releases its part before the others have ended.
@@ -247,7 +247,7 @@ class Board:
             if used > limit:
                 self._fault(f"{flavor}: {used:g} CPUs in use, the cohort has {limit}")
 
-    def _move(self, row: Row, state: str) -> None:
+    def _move(self, row: JobRow, state: str) -> None:
         order = ("Created", "Queued", "Admitted", "Running", "Finished", "Failed")
         if order.index(state) <= order.index(row.state):
             return

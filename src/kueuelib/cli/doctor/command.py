@@ -13,10 +13,10 @@ import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.doctor.examining import Report, examine_twice
+from kueuelib.app.doctor.examining import DoctorReport, examine_twice
 from kueuelib.app.doctor.finding import Finding, Severity, all_checks, migration_checks
 from kueuelib.app.doctor.reading import read
-from kueuelib.app.doctor.snapshot import Snapshot
+from kueuelib.app.doctor.snapshot import ClusterSnapshot
 from kueuelib.app.running_configuration import given_configuration, running_configuration
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime import logs
@@ -72,17 +72,17 @@ def run(
 
 async def _examine(
     kubeconfig: Path | None,
-    look: Callable[..., Awaitable[Snapshot]],
+    look: Callable[..., Awaitable[ClusterSnapshot]],
     given: Configuration | None,
     server_timeout: float,
     before_migration: bool,
-) -> Report:
+) -> DoctorReport:
     checks = migration_checks() if before_migration else all_checks()
     async with reached(kubeconfig, server_timeout, user_agent="kueuelib-doctor") as client:
         running = await running_configuration(client, given)
-        last: Snapshot | None = None
+        last: ClusterSnapshot | None = None
 
-        async def look_again() -> Snapshot:
+        async def look_again() -> ClusterSnapshot:
             nonlocal last
             last = await look(client, running.configuration, before=last)
             return last
@@ -91,7 +91,7 @@ async def _examine(
     return attrs.evolve(report, notes=running.notes)
 
 
-def to_lines(report: Report) -> Iterator[str]:
+def to_lines(report: DoctorReport) -> Iterator[str]:
     """The report for people: some lines for each cause, then what was not checked."""
     groups, shown = _groups(report), dict[str, int]()
     for group in groups:
@@ -122,7 +122,7 @@ def to_lines(report: Report) -> Iterator[str]:
 
 
 @attrs.define
-class _Group:
+class _FindingGroup:
     """Findings of one check that one command fixes, and what follows from them."""
 
     check: str
@@ -143,14 +143,14 @@ class _Group:
             yield f"  so: {_some(some)} ({check})"
 
 
-def _groups(report: Report) -> list[_Group]:
+def _groups(report: DoctorReport) -> list[_FindingGroup]:
     """The findings that follow from nothing, those with one fix together."""
-    groups: dict[tuple[str, Severity, str], _Group] = {}
-    group_of: dict[int, _Group] = {}
+    groups: dict[tuple[str, Severity, str], _FindingGroup] = {}
+    group_of: dict[int, _FindingGroup] = {}
     for place, (name, finding) in enumerate(report.findings):
         if place not in report.causes:
             key = name, finding.severity, finding.fix
-            group_of[place] = groups.setdefault(key, _Group(name, []))
+            group_of[place] = groups.setdefault(key, _FindingGroup(name, []))
             group_of[place].findings.append(finding)
     for place, cause in report.causes.items():
         name, finding = report.findings[place]
@@ -164,7 +164,7 @@ def _some(findings: Sequence[Finding]) -> str:
     return f"{findings[0].subject}{f' and {others} more' if others else ''}"
 
 
-def to_data(report: Report) -> Obj:
+def to_data(report: DoctorReport) -> Obj:
     """The report for machines; docs/doctor.md describes it."""
     return {
         "worst": None if report.worst is None else WORDS[report.worst],
@@ -176,7 +176,7 @@ def to_data(report: Report) -> Obj:
     }
 
 
-def _finding(report: Report, place: int) -> Obj:
+def _finding(report: DoctorReport, place: int) -> Obj:
     name, finding = report.findings[place]
     cause = report.causes.get(place)
     return {

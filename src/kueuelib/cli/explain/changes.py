@@ -11,7 +11,7 @@ import attrs
 from kueuelib.api.meta import Obj, ObjectKey
 
 if TYPE_CHECKING:
-    from kueuelib.scheduler.explain.changes import Change, SetParent
+    from kueuelib.scheduler.explain.changes import CandidateChange, SetParent
     from kueuelib.scheduler.explain.own_changes import MoveTo
     from kueuelib.scheduler.explain.trial import TriedChange, TriedPair
 
@@ -65,7 +65,7 @@ def _texts(changes: Iterable[TriedChange]) -> list[str]:
     return [change_text(one, choices.get(key, ())) for key, one in firsts.items()]
 
 
-def _has_destination(change: Change) -> TypeGuard[MoveTo | SetParent]:
+def _has_destination(change: CandidateChange) -> TypeGuard[MoveTo | SetParent]:
     from kueuelib.scheduler.explain.changes import SetParent
     from kueuelib.scheduler.explain.own_changes import MoveTo
 
@@ -95,7 +95,7 @@ def change_text(option: TriedChange, choices: Sequence[str] = ()) -> str:
     return said(change, text) + preempts(option)
 
 
-def said(change: Change, text: str) -> str:
+def said(change: CandidateChange, text: str) -> str:
     """A text about a change; it begins with the object unless it names it."""
     return text if change.subject in text else f"{change.subject}: {text}"
 
@@ -122,7 +122,7 @@ def _result(tried: TriedChange | TriedPair) -> Obj:
     return {"checks": list(tried.checks), "preempts": [str(key) for key in tried.victims]}
 
 
-def _change(change: Change) -> Obj:
+def _change(change: CandidateChange) -> Obj:
     own = plain(change)
     own.pop("kind", None)
     return {"kind": change.kind, "subject": change.subject, "text": change.text, "details": own}

@@ -18,7 +18,7 @@ from kueuelib.api.names import DEFAULT_NAMESPACE
 from kueuelib.api.quantity import format_amount
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.decision_settings import engine_settings
-from kueuelib.app.explaining.asking import PAIR_SECONDS, Answer, ask, ask_about
+from kueuelib.app.explaining.asking import PAIR_SECONDS, ObjectAnswer, ask, ask_about
 from kueuelib.app.explaining.subject import Document, parse_manifests, parse_reference
 from kueuelib.app.part_settings import job_settings
 from kueuelib.app.running_configuration import given_configuration, running_configuration
@@ -36,14 +36,14 @@ from kueuelib.scheduler.reasons import Reason, condition_reason, render
 # ---- the answers of `kueuelib explain` as JSON ---------------------------------------------------
 
 
-def to_json(answers: Sequence[Answer], *, many: bool) -> str:
+def to_json(answers: Sequence[ObjectAnswer], *, many: bool) -> str:
     """The JSON text: one object, or a list if the question allows several."""
     data = [answer_data(answer) for answer in answers]
     text = json.dumps(data if many else data[0], indent=2, ensure_ascii=False)
     return text + "\n"  # amounts may be beyond 64 bits
 
 
-def answer_data(answer: Answer) -> Obj:
+def answer_data(answer: ObjectAnswer) -> Obj:
     """One answer."""
     explanation = answer.explanation
     alone = () if answer.unmanaged is None else (answer.unmanaged,)
@@ -67,7 +67,7 @@ def answer_data(answer: Answer) -> Obj:
     return data if explanation is None else {**data, **_explanation(explanation)}
 
 
-def _verdict(answer: Answer) -> str:
+def _verdict(answer: ObjectAnswer) -> str:
     if answer.explanation is not None:
         return answer.explanation.verdict.value
     return "no workload" if answer.unmanaged is None else "not managed"
@@ -257,7 +257,7 @@ async def _ask(
     server_timeout: float,
     given: Configuration | None,
     seconds: float,
-) -> tuple[Answer, ...]:
+) -> tuple[ObjectAnswer, ...]:
     patience = max(server_timeout, ATTEMPT_TIMEOUT)
     async with await connect(kubeconfig, user_agent="kueuelib-explain", timeout=patience) as client:
         endpoint = await client.transport.endpoint()

@@ -11,14 +11,14 @@ from rich.text import Text
 
 from kueuelib.api.phrases import some
 from kueuelib.api.quantity import MAX_AMOUNT, format_amount
-from kueuelib.app.explaining.asking import Answer, LastMessage
+from kueuelib.app.explaining.asking import LastMessage, ObjectAnswer
 from kueuelib.cli.explain.changes import changes_by_end, preempts, said, then_checks, what_decides
 from kueuelib.cli.terminal import print_table, terminal
 from kueuelib.scheduler.blockers import AffinityMismatch, Blocker, ExceedsCapacity, QuotaInUse
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.scheduler.explain.pairs import PAIRS
 from kueuelib.scheduler.explain.rows import Fit, Row, TreeRow
-from kueuelib.scheduler.explain.trial import TrialOutcome, Verdict
+from kueuelib.scheduler.explain.trial import TrialOutcome, TrialResult
 from kueuelib.scheduler.object_reasons import LocalQueueMissing
 from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
 
@@ -78,7 +78,7 @@ def _share(row: TreeRow) -> str:
 # --------------------------------------------------------------------------------------------------
 
 
-def show(answers: Sequence[Answer]) -> None:
+def show(answers: Sequence[ObjectAnswer]) -> None:
     """Prints the answers to standard output."""
     console = terminal()
     for number, answer in enumerate(answers):
@@ -87,7 +87,7 @@ def show(answers: Sequence[Answer]) -> None:
         _show(console, answer)
 
 
-def _show(console: Console, answer: Answer) -> None:
+def _show(console: Console, answer: ObjectAnswer) -> None:
     explanation = answer.explanation
     for line in _head(answer):
         _line(console, line)
@@ -100,7 +100,7 @@ def _show(console: Console, answer: Answer) -> None:
         _line(console, "What is wrong:", bold=True)
         for problem in problems:
             _line(console, f"  {problem.subject}: {problem.problem}; {problem.fix}")
-    if explanation is not None and explanation.verdict in (Verdict.WAITS, Verdict.PREEMPTS):
+    if explanation is not None and explanation.verdict in (TrialResult.WAITS, TrialResult.PREEMPTS):
         _changes(console, explanation)
         tried = [kind for kind in explanation.tried if kind != PAIRS]
         if tried:
@@ -120,7 +120,7 @@ def _line(console: Console, text: str, *, bold: bool = False, colour: str = "") 
     console.print(Text(text, style=style), soft_wrap=True)
 
 
-def _head(answer: Answer) -> Iterator[str]:
+def _head(answer: ObjectAnswer) -> Iterator[str]:
     explanation = answer.explanation
     if answer.unmanaged is not None:
         yield f"{answer.title} {answer.unmanaged.problem}"
@@ -159,7 +159,7 @@ def _amount(usage: float) -> str:
     return "infinite usage" if math.isinf(usage) else f"{usage:.4g}"
 
 
-def _subject(answer: Answer, explanation: Explanation) -> str:
+def _subject(answer: ObjectAnswer, explanation: Explanation) -> str:
     priority = explanation.workload.spec.priority or 0
     name = f"Workload {explanation.key}"
     if answer.title == f"Workload {explanation.key.name}":
@@ -181,8 +181,8 @@ def _same(explanation: Explanation, told: LastMessage) -> bool:
 
 def _verdict(explanation: Explanation) -> Iterator[str]:
     match explanation.verdict:
-        case Verdict.HOLDS_QUOTA | Verdict.ADMITTED:
-            if explanation.verdict is Verdict.HOLDS_QUOTA:
+        case TrialResult.HOLDS_QUOTA | TrialResult.ADMITTED:
+            if explanation.verdict is TrialResult.HOLDS_QUOTA:
                 yield "It holds quota" + _flavors(explanation) + "."
             else:
                 yield "Nothing stands in its way: it gets quota in the next cycle" + (
@@ -199,20 +199,20 @@ def _verdict(explanation: Explanation) -> Iterator[str]:
                 )
                 if one is not None:
                     yield f"  Next step: {one.next_step}"
-        case Verdict.FINISHED:
+        case TrialResult.FINISHED:
             yield ": ".join(("It is finished", *filter(None, explanation.ending or ())))
-        case Verdict.PREEMPTS:
+        case TrialResult.PREEMPTS:
             victims = ", ".join(str(key) for key in explanation.outcome.victims)
             text = f"It gets quota as soon as these preempted Workloads have left: {victims}"
             yield text + (f".{then_checks(explanation.checks)}" if explanation.checks else "")
-        case Verdict.WAITS:
+        case TrialResult.WAITS:
             yield _why(explanation)
             if explanation.when_first is not None:
                 yield "If it were first in its ClusterQueue: " + _then(explanation.when_first)
             outcome = explanation.when_first or explanation.outcome
             yield from _mismatches(outcome)
             yield from _victims(outcome)
-        case Verdict.UNKNOWN:
+        case TrialResult.UNKNOWN:
             yield "It is being deleted."
 
 
@@ -329,7 +329,7 @@ def _fit(row: Row) -> str:
 
 def _changes(console: Console, explanation: Explanation) -> None:
     if not explanation.changes:
-        if explanation.verdict is Verdict.WAITS:
+        if explanation.verdict is TrialResult.WAITS:
             _pairs(console, explanation)
         return
     for heading, texts in changes_by_end(explanation.changes):

@@ -17,8 +17,8 @@ from kueuelib.app.configuration import Configuration
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.explaining.waiting import (
     Listing,
-    Selection,
     Waiting,
+    WorkloadSelection,
     ahead,
     list_pending,
     with_change,
@@ -109,7 +109,7 @@ def run(
         raise ConfigError("kueuelib pending", problem, "give -q without -A and -c")
     logs.configure("console", "warning")
     given = given_configuration(config)
-    selection = Selection(namespace, local_queue, cluster_queue)
+    selection = WorkloadSelection(namespace, local_queue, cluster_queue)
     listing = anyio.run(
         _list,
         selection,
@@ -130,7 +130,7 @@ def run(
 
 
 async def _list(
-    selection: Selection,
+    selection: WorkloadSelection,
     everywhere: bool,
     kubeconfig: Path | None,
     server_timeout: float,

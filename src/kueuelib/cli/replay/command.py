@@ -24,7 +24,7 @@ from kueuelib.cli.replay.scenario import scenario_of
 from kueuelib.cli.simulate.command import SimulateOptions, run_simulation
 from kueuelib.cli.terminal import terminal
 from kueuelib.errors import ConfigError
-from kueuelib.recording.history import Lives, Objects, WorkloadHistory
+from kueuelib.recording.history import PresentObjects, WorkloadFates, WorkloadHistory
 from kueuelib.recording.reader import Begin, FactLine, Line, Notes, read
 from kueuelib.recording.rerun import Difference, Rerun, event_of
 from kueuelib.recording.writer import WATCHES
@@ -134,7 +134,7 @@ SNAPSHOT, ARRIVALS, CONFIGURATION = "recorded.json", "recorded-later.json", "con
 
 def simulate(
     world: World,
-    lives: Lives,
+    lives: WorkloadFates,
     at: float,
     configuration: Obj,
     policies: Sequence[Path],
@@ -210,7 +210,7 @@ def simulate(
 class _Guess:
     """Run times of jobs, and how often one had to be guessed."""
 
-    def __init__(self, lives: Lives, at: float) -> None:
+    def __init__(self, lives: WorkloadFates, at: float) -> None:
         self.guessed = 0
         self._times = RunTimes()
         self._end = max((past.ended or past.seen for past in lives.by_uid.values()), default=at)
@@ -325,7 +325,7 @@ class _Replay:
         self._begin: Begin | None = None
         self._rest: list[Line] = []
         self.rerun = Rerun(lambda begin: Engine(recorded_settings(begin)))
-        self.objects = Objects()
+        self.objects = PresentObjects()
         self.at = 0.0
 
     def begin(self) -> Begin:
@@ -359,7 +359,7 @@ class _Replay:
             self.at = line.at
             if isinstance(line, Begin):
                 if self.rerun.fresh:
-                    self.objects = Objects()
+                    self.objects = PresentObjects()
                 self._begin = line
             elif self.rerun.event is not None:
                 self.objects.observe(self.rerun.event)
@@ -376,14 +376,14 @@ class _Replay:
             begun = self._begin is not None
             answer(asked, self.objects.world(self.settings()) if begun else World())
 
-    def lives(self) -> Lives:
+    def lives(self) -> WorkloadFates:
         """What happened to the Workloads after the requested time.
 
         Raises:
             ConfigError: a line cannot be read.
         """
-        lives = Lives(self.objects.world().workloads.values(), self.at)
-        rest = Objects()
+        lives = WorkloadFates(self.objects.world().workloads.values(), self.at)
+        rest = PresentObjects()
         for event in self.objects.world().events():
             rest.observe(event)
         for line in self._rest_of_lines():

@@ -8,7 +8,7 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.explaining.waiting import Waiting, ahead
-from kueuelib.app.overview.gathering import Facts, explained, overview_of
+from kueuelib.app.overview.gathering import ListedFacts, explained, overview_of
 from kueuelib.app.overview.values import Overview
 from kueuelib.cli.report.page import VerifiedChange, View
 from kueuelib.cli.report.parts import PageChange, Shown, change, shown
@@ -20,7 +20,7 @@ NOTHING = Shown({}, {}, {})
 
 
 @attrs.frozen(eq=False)
-class State:
+class PageState:
     """One state of the page.
 
     Attributes:
@@ -32,7 +32,7 @@ class State:
     """
 
     version: str
-    facts: Facts
+    facts: ListedFacts
     overview: Overview
     verified: Mapping[ObjectKey, VerifiedChange]
     shown: Shown
@@ -42,14 +42,14 @@ class State:
         """The content of the page."""
         return View(self.overview, self.verified, on_demand=self.overview.decided)
 
-    def since(self, before: State | None) -> PageChange:
+    def since(self, before: PageState | None) -> PageChange:
         """The change from another state to this one; from an empty page if that one is not
         known.
         """
         return change(NOTHING if before is None else before.shown, self.shown)
 
 
-def state_of(version: str, facts: Facts, before: State | None = None) -> State:
+def state_of(version: str, facts: ListedFacts, before: PageState | None = None) -> PageState:
     """The state of the page for some facts.
 
     Args:
@@ -64,8 +64,8 @@ def state_of(version: str, facts: Facts, before: State | None = None) -> State:
 
 
 def with_change(
-    version: str, state: State, asked: State, key: ObjectKey, verified: VerifiedChange
-) -> State:
+    version: str, state: PageState, asked: PageState, key: ObjectKey, verified: VerifiedChange
+) -> PageState:
     """The same state with the result of a search.
 
     Args:
@@ -80,14 +80,17 @@ def with_change(
 
 
 def _state(
-    version: str, facts: Facts, overview: Overview, verified: Mapping[ObjectKey, VerifiedChange]
-) -> State:
+    version: str,
+    facts: ListedFacts,
+    overview: Overview,
+    verified: Mapping[ObjectKey, VerifiedChange],
+) -> PageState:
     view = View(overview, verified, on_demand=overview.decided)
-    return State(version, facts, overview, verified, shown(view.containers(None)))
+    return PageState(version, facts, overview, verified, shown(view.containers(None)))
 
 
 def _kept(
-    before: State, verified: Mapping[ObjectKey, VerifiedChange], overview: Overview
+    before: PageState, verified: Mapping[ObjectKey, VerifiedChange], overview: Overview
 ) -> dict[ObjectKey, VerifiedChange]:
     """The changes that are still valid, because their Workloads wait as they did."""
     rows = {row.key: row for row in before.overview.waiting if row.key in verified}
@@ -104,7 +107,7 @@ def _signature(row: Waiting) -> tuple[object, ...]:
     return row.place, row.verdict, row.message, row.victims, row.workload.spec
 
 
-def next_to_explain(state: State, most: int) -> ObjectKey | None:
+def next_to_explain(state: PageState, most: int) -> ObjectKey | None:
     """The next Workload for which to search for a change.
 
     Args:
@@ -117,7 +120,7 @@ def next_to_explain(state: State, most: int) -> ObjectKey | None:
     return next((row.key for row in first if row.key not in state.verified), None)
 
 
-def answer(facts: Facts, key: ObjectKey) -> tuple[Explanation, VerifiedChange] | None:
+def answer(facts: ListedFacts, key: ObjectKey) -> tuple[Explanation, VerifiedChange] | None:
     """The whole answer about a Workload, and its smallest change; None when it does not wait."""
     explanation = explained(facts, key)
     return (

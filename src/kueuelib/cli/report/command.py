@@ -10,7 +10,7 @@ import anyio
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.explaining.waiting import ahead, with_change
-from kueuelib.app.overview.gathering import Facts, overview_of
+from kueuelib.app.overview.gathering import ListedFacts, overview_of
 from kueuelib.app.running_configuration import given_configuration
 from kueuelib.cli.progress import SEARCHING, Progress
 from kueuelib.cli.report.page import VerifiedChange, View, page
@@ -66,13 +66,13 @@ def run(
 
 async def _read(
     kubeconfig: Path | None, given: Configuration | None, namespace: str, server_timeout: float
-) -> Facts:
+) -> ListedFacts:
     async with reached(kubeconfig, server_timeout, user_agent="kueuelib-report") as client:
         reading = await read(client, namespace, given)
         return reading.facts(reading.near, SYSTEM_CLOCK.now())
 
 
-def text_of(facts: Facts, changes: int) -> str:
+def text_of(facts: ListedFacts, changes: int) -> str:
     """The page as a file.
 
     Args:

@@ -15,9 +15,15 @@ from kueuelib.api.phrases import counted
 from kueuelib.api.quantity import format_amount
 from kueuelib.app.explaining.waiting import FITS, Waiting
 from kueuelib.app.overview.trees import COHORT
-from kueuelib.app.overview.values import Overview, Place, QuotaUse, Running, Tree
+from kueuelib.app.overview.values import (
+    CohortTree,
+    Overview,
+    QueueOrCohort,
+    QuotaUse,
+    RunningWorkload,
+)
 from kueuelib.cli.explain.changes import changes_by_end, smallest_text, then_checks
-from kueuelib.cli.report.parts import TEMPLATES, Part, drawn, identifier, table
+from kueuelib.cli.report.parts import TEMPLATES, PageElement, drawn, identifier, table
 from kueuelib.pages.templates import resource, style
 from kueuelib.scheduler.reasons import render
 
@@ -66,7 +72,7 @@ class View:
         """Whether the search ran for all Workloads that need a change."""
         return all(row.key in self.verified or row.verdict == FITS for row in self.facts.waiting)
 
-    def containers(self, now: float | None) -> dict[str, tuple[Part, ...]]:
+    def containers(self, now: float | None) -> dict[str, tuple[PageElement, ...]]:
         """The outermost parts, by the id of the element that holds them.
 
         Args:
@@ -87,9 +93,9 @@ class View:
             "evicted": _listed("evictions", "Last evictions", left, "rows evictions"),
         }
 
-    def _waiting(self, now: float | None) -> Iterator[Part]:
+    def _waiting(self, now: float | None) -> Iterator[PageElement]:
         """A section per ClusterQueue, its Workloads in the order of the queue."""
-        queues: dict[str, list[Part]] = {}
+        queues: dict[str, list[PageElement]] = {}
         for row in self.facts.waiting:
             queues.setdefault(row.cluster_queue, []).append(self._waits(row, now))
         for queue, parts in queues.items():
@@ -98,7 +104,7 @@ class View:
             count = counted(len(parts), "Workload waits", "Workloads wait")
             yield table(identifier("queue", queue), title, said, parts, "rows queue", count)
 
-    def _waits(self, row: Waiting, now: float | None) -> Part:
+    def _waits(self, row: Waiting, now: float | None) -> PageElement:
         known = self.verified.get(row.key)
         text, soft = self._change(row, known)
         why = row.why
@@ -135,17 +141,19 @@ class View:
         return none if known.change is None else smallest_text(known.change), False
 
 
-def _runs(kind: str, row: Running, now: float | None) -> Part:
+def _runs(kind: str, row: RunningWorkload, now: float | None) -> PageElement:
     return drawn("runs", identifier(kind, *row.key), row, now)
 
 
-def _listed(name: str, title: str, rows: Sequence[Part], kind: str) -> tuple[Part, ...]:
+def _listed(
+    name: str, title: str, rows: Sequence[PageElement], kind: str
+) -> tuple[PageElement, ...]:
     return (table(name, title, title, rows, kind),) if rows else ()
 
 
-def _trees(trees: Iterable[Tree]) -> Iterator[Part]:
+def _trees(trees: Iterable[CohortTree]) -> Iterator[PageElement]:
     """A section for each tree; ClusterQueues without a cohort, and idle trees, share one."""
-    others: list[Place] = []
+    others: list[QueueOrCohort] = []
     for tree in trees:
         if tree.places[0].kind == COHORT and not all(place.idle for place in tree.places):
             yield _tree(f"Cohort {tree.name}", identifier("tree", tree.name), tree.places)
@@ -156,7 +164,7 @@ def _trees(trees: Iterable[Tree]) -> Iterator[Part]:
         yield _tree("ClusterQueues without a cohort" + idle * ", and idle cohorts", _OTHERS, others)
 
 
-def _tree(title: str, name: str, places: Sequence[Place]) -> Part:
+def _tree(title: str, name: str, places: Sequence[QueueOrCohort]) -> PageElement:
     idle = [place for place in places if place.idle and (place.depth or name == _OTHERS)]
     rows = [row for place in places if place not in idle for row in _place(name, place)]
     if idle:
@@ -164,7 +172,7 @@ def _tree(title: str, name: str, places: Sequence[Place]) -> Part:
     return table(name, title, f"Quota of {title}", rows, "quotas")
 
 
-def _place(tree: str, place: Place) -> Iterator[Part]:
+def _place(tree: str, place: QueueOrCohort) -> Iterator[PageElement]:
     """A row for each flavor and resource with any amount, or one that says that there is none."""
     zeros = [use.pair for use in place.uses if use == QuotaUse(use.pair)]
     uses = [use for use in place.uses if use.pair not in zeros]

@@ -25,7 +25,7 @@ MOST_DIGITS = 7
 
 
 @attrs.frozen
-class Part:
+class PageElement:
     """One element.
 
     Attributes:
@@ -41,7 +41,7 @@ class Part:
     head: str
     tail: str = ""
     container: str = ""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[PageElement, ...] = ()
     mark: str = ""
 
     def text(self) -> str:
@@ -64,7 +64,7 @@ class Shown:
     marks: Mapping[str, str]
 
 
-def shown(containers: Mapping[str, Iterable[Part]]) -> Shown:
+def shown(containers: Mapping[str, Iterable[PageElement]]) -> Shown:
     """The parts of a page in a form that can be compared.
 
     Args:
@@ -129,7 +129,7 @@ def identifier(kind: str, *names: str) -> str:
     return "/".join((kind, *(quote(name, safe="") for name in names)))
 
 
-def drawn(macro: str, name: str, *values: object) -> Part:
+def drawn(macro: str, name: str, *values: object) -> PageElement:
     """A part from the templates; a mark goes into its first cell.
 
     Args:
@@ -138,12 +138,12 @@ def drawn(macro: str, name: str, *values: object) -> Part:
         values: what it shows.
     """
     head, end, tail = markup(macro, name, *values).partition("</t")
-    return Part(name, head, f"{end}{tail}")
+    return PageElement(name, head, f"{end}{tail}")
 
 
 def table(
-    name: str, title: str, caption: str, rows: Sequence[Part], kind: str, text: str = ""
-) -> Part:
+    name: str, title: str, caption: str, rows: Sequence[PageElement], kind: str, text: str = ""
+) -> PageElement:
     """A section with a title and a table that can be scrolled to the side.
 
     Args:
@@ -155,7 +155,7 @@ def table(
         text: the text below the title.
     """
     head, end, tail = markup("table", name, title, caption, kind, text).partition("</tbody>")
-    return Part(name, head, f"{end}{tail}", f"{name}/rows", tuple(rows))
+    return PageElement(name, head, f"{end}{tail}", f"{name}/rows", tuple(rows))
 
 
 def markup(macro: str, *values: object) -> str:

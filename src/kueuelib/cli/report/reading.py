@@ -13,7 +13,7 @@ from kueuelib.app.configuration import Configuration
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.explaining.gather import Decode, Lists, decisive, insist_on_namespace
 from kueuelib.app.explaining.waiting import list_near
-from kueuelib.app.overview.gathering import Facts, facts_of
+from kueuelib.app.overview.gathering import ListedFacts, facts_of
 from kueuelib.app.running_configuration import running_configuration
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
@@ -43,7 +43,7 @@ class Read:
     notes: tuple[str, ...]
     source: tuple[str, ...]
 
-    def facts(self, lists: Lists, now: float, decoder: Decode = decode) -> Facts:
+    def facts(self, lists: Lists, now: float, decoder: Decode = decode) -> ListedFacts:
         """The facts in later lists of the same kinds.
 
         Args:

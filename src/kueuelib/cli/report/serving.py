@@ -22,7 +22,7 @@ from aiohttp import web
 from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.explaining.gather import ASK_DOCTOR, Decoder, Lists
-from kueuelib.cli.report.board import State, answer, next_to_explain, state_of, with_change
+from kueuelib.cli.report.board import PageState, answer, next_to_explain, state_of, with_change
 from kueuelib.cli.report.page import POLICY, explanation, page
 from kueuelib.cli.report.reading import Read, read
 from kueuelib.errors import KueuelibError
@@ -52,7 +52,7 @@ LONG_COLLECTION = 0.03
 T = TypeVar("T")
 
 
-class Following:
+class PageStates:
     """The states of a page, one after the other.
 
     Args:
@@ -84,7 +84,7 @@ class Following:
         self._stale, self._worked_out = True, 0.0
         self._one = anyio.Lock()
         self._decoder = Decoder()
-        self._state: State | None = None
+        self._state: PageState | None = None
         hidden = {one.kind for one in read.unseen}
         self._informers = [
             Informer(client, one, namespace=namespace if one.kind in hidden else "", clock=clock)
@@ -95,7 +95,7 @@ class Following:
             informer.add_handler(self._note)
 
     @property
-    def state(self) -> State:
+    def state(self) -> PageState:
         """The last one."""
         assert self._state is not None, "the first one is worked out before anything is served"
         return self._state
@@ -144,7 +144,7 @@ class Following:
             self._worked_out = now
             version, before = self._version(), self._state
 
-            def work() -> State:
+            def work() -> PageState:
                 facts = self._read.facts(lists, now, self._decoder)
                 self._decoder.end()
                 return state_of(version, facts, before)
@@ -193,7 +193,7 @@ class Following:
         self._number += 1
         return f"{self._name}-{self._number}"
 
-    def _publish(self, state: State) -> None:
+    def _publish(self, state: PageState) -> None:
         self._state = state
         self.changed.set()
         self.changed = anyio.Event()
@@ -272,7 +272,7 @@ _FROM_HERE: Final = ("same-origin", "none")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Site:
+class ReportSite:
     """The page, its changes, and whole answers on demand.
 
     Args:
@@ -284,7 +284,7 @@ class Site:
         answers: how many whole answers are computed or awaited.
     """
 
-    def __init__(self, following: Following, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, following: PageStates, clock: Clock = SYSTEM_CLOCK) -> None:
         self.port = 0
         self._following = following
         self._clock = clock
@@ -376,7 +376,7 @@ class Site:
         """Sends every change, with a pause in between, until the page or the server is closed."""
         following, trouble = self._following, ""
         state = following.state
-        sent: State | None = state if state.version == known else None
+        sent: PageState | None = state if state.version == known else None
         await response.write(b"retry: 2000\n\n")
         while not self._closing.is_set():
             changed, state = following.changed, following.state
@@ -406,7 +406,7 @@ class Site:
         await response.write(b": still here\n\n")
 
 
-def _change(state: State, before: State | None) -> bytes:
+def _change(state: PageState, before: PageState | None) -> bytes:
     change, moment = state.since(before), format_time(state.overview.now)
     data = {
         "html": change.html,
@@ -472,8 +472,8 @@ async def _serve(
             why = next(iter(reading.near.unconverted.values()))
             fix = f"leave out --serve, or {ASK_DOCTOR}"
             raise KueuelibError(f"the API server cannot follow all objects: {why}; {fix}")
-        following = Following(client, reading, namespace, changes)
-        site, ready = Site(following), anyio.Event()
+        following = PageStates(client, reading, namespace, changes)
+        site, ready = ReportSite(following), anyio.Event()
         async with anyio.create_task_group() as group:
             group.start_soon(following.run, ready.set)
             await ready.wait()

@@ -30,11 +30,11 @@ from kueuelib.simulator.parsing import BadValue, Faults, named, not_negative
 from kueuelib.simulator.play import Played, Policy, Question, play
 from kueuelib.simulator.readers.formats import format_of, reader
 from kueuelib.simulator.readers.manifests import objects_in
-from kueuelib.simulator.readers.source import Source
+from kueuelib.simulator.readers.source import TraceSource
 from kueuelib.simulator.report.comparison import KINDS, Run, verdicts
 from kueuelib.simulator.report.page import page
 from kueuelib.simulator.trace import Sizes, Trace, sizes_of
-from kueuelib.simulator.work import Job
+from kueuelib.simulator.work import TraceJob
 
 # ---- shows the progress of a simulation on standard error, if that is a terminal -----------------
 
@@ -42,7 +42,7 @@ PAUSE = 0.5
 """Seconds between two lines."""
 
 
-class Progress(Listener):
+class ProgressLine(Listener):
     """Shows virtual time, jobs and the estimated rest; a context manager.
 
     Args:
@@ -148,7 +148,7 @@ def run_simulation(options: SimulateOptions) -> int:
         ConfigError: an argument or a file is not valid.
     """
     gc.set_threshold(*GC_THRESHOLDS)
-    faults, source = Faults(strict=options.strict), Source()
+    faults, source = Faults(strict=options.strict), TraceSource()
     timing = Timing(options.stop_seconds, options.ready_seconds, _checks(options.checks))
     questions = tuple(question(one, "default") for one in options.explain)
     with Trace(_jobs(options, faults, source)) as trace:
@@ -199,7 +199,7 @@ def _around(options: SimulateOptions) -> tuple[Given | None, list[str]]:
     return None, []
 
 
-def _jobs(options: SimulateOptions, faults: Faults, source: Source) -> Iterator[Job]:
+def _jobs(options: SimulateOptions, faults: Faults, source: TraceSource) -> Iterator[TraceJob]:
     jobs = _read(options, faults, source)
     by = options.queue_by
     if by is None:
@@ -209,7 +209,7 @@ def _jobs(options: SimulateOptions, faults: Faults, source: Source) -> Iterator[
             yield attrs.evolve(job, queue=named(getattr(job, by), "default"))
 
 
-def _read(options: SimulateOptions, faults: Faults, source: Source) -> Iterator[Job]:
+def _read(options: SimulateOptions, faults: Faults, source: TraceSource) -> Iterator[TraceJob]:
     readers = [
         (path, reader(options.format or format_of(path), options.scale)) for path in options.traces
     ]
@@ -236,7 +236,7 @@ def _play(
         folder.mkdir(parents=True, exist_ok=True)
         if policy.derived:
             (folder / CLUSTER).write_text("---\n".join(map(to_yaml, policy.derived)))
-        with Progress(policy.name, trace) as progress:
+        with ProgressLine(policy.name, trace) as progress:
             began = time.perf_counter()
             played = play(
                 trace,
@@ -316,7 +316,7 @@ def _checks(given: Sequence[str]) -> dict[str, float]:
 
 
 def _check_names(
-    timing: Timing, questions: Sequence[Question], chosen: Sequence[Policy], source: Source
+    timing: Timing, questions: Sequence[Question], chosen: Sequence[Policy], source: TraceSource
 ) -> None:
     """Refuses options that name missing objects."""
     checks = {name for policy in chosen for name in policy.cluster.checks}

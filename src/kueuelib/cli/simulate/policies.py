@@ -32,7 +32,7 @@ from kueuelib.simulator.changes import course, key_of_change
 from kueuelib.simulator.cluster import KINDS, default_cluster, key_in, overlaid
 from kueuelib.simulator.play import BASELINE, Policy
 from kueuelib.simulator.readers.manifests import CONFIGURATION, WORK, objects_in
-from kueuelib.simulator.readers.source import Source
+from kueuelib.simulator.readers.source import TraceSource
 from kueuelib.simulator.trace import Trace
 from kueuelib.workload.writer import queueing_version
 
@@ -167,7 +167,7 @@ def policies(
     cluster: Given | None,
     overlays: Sequence[Path],
     config: Path | None,
-    source: Source,
+    source: TraceSource,
     trace: Trace,
 ) -> tuple[Policy, ...]:
     """The runs, the one without a policy first.

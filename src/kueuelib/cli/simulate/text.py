@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kueuelib.api.meta import Obj
-from kueuelib.app.explaining.asking import Answer
+from kueuelib.app.explaining.asking import ObjectAnswer
 from kueuelib.cli.explain.text import show as show_explanations
 from kueuelib.cli.simulate.earlier import CLUSTER
 from kueuelib.cli.terminal import terminal
@@ -232,5 +232,5 @@ def show_answers(run: str, answers: Sequence[tuple[Question, Explanation | None]
         if explanation is None:
             console.print(f"{question.job} did not exist", highlight=False)
         else:
-            show_explanations([Answer(f"Workload {question.job.name}", True, explanation)])
+            show_explanations([ObjectAnswer(f"Workload {question.job.name}", True, explanation)])
         console.print()

@@ -25,7 +25,7 @@ MOST = 100_000
 
 
 @attrs.frozen
-class Page:
+class PendingPage:
     """The requested part of a queue.
 
     Attributes:
@@ -37,7 +37,7 @@ class Page:
     limit: int = DEFAULT_LIMIT
 
 
-def page_of(query: Mapping[str, str]) -> Page:
+def page_of(query: Mapping[str, str]) -> PendingPage:
     """The page that the parameters of a request ask for.
 
     Args:
@@ -47,7 +47,7 @@ def page_of(query: Mapping[str, str]) -> Page:
         BadRequest: one of them is not a number, or below 0.
     """
     numbers = {name: _number(name, query.get(name, "")) for name in ("offset", "limit")}
-    return Page(numbers["offset"], min(numbers["limit"] or DEFAULT_LIMIT, MOST))
+    return PendingPage(numbers["offset"], min(numbers["limit"] or DEFAULT_LIMIT, MOST))
 
 
 def _number(name: str, text: str) -> int:
@@ -59,7 +59,10 @@ def _number(name: str, text: str) -> int:
 
 
 def summary(
-    version: str, waiting: Iterable[WorkloadInfo], page: Page, local_queue: ObjectKey | None = None
+    version: str,
+    waiting: Iterable[WorkloadInfo],
+    page: PendingPage,
+    local_queue: ObjectKey | None = None,
 ) -> Obj:
     """A `PendingWorkloadsSummary`.
 

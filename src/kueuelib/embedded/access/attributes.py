@@ -6,7 +6,7 @@ from typing import Protocol
 
 import attrs
 
-from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.embedded.admission.plugin import UserInfo
 from kueuelib.errors import Forbidden
 
 MASTERS = "system:masters"
@@ -74,28 +74,28 @@ EVERYTHING = (AccessRule(("*",), ("*",), ("*",)), AccessRule(("*",), paths=("*",
 class Authorizer(Protocol):
     """Decides."""
 
-    def authorize(self, caller: Caller, wish: Attributes) -> Decision:
+    def authorize(self, caller: UserInfo, wish: Attributes) -> Decision:
         """Whether a caller may do something."""
 
-    def rules(self, caller: Caller, namespace: str) -> tuple[AccessRule, ...]:
+    def rules(self, caller: UserInfo, namespace: str) -> tuple[AccessRule, ...]:
         """Everything that a caller may do in a namespace, including cluster-wide grants."""
 
 
 class AlwaysAllow:
     """Every client with credentials may do everything."""
 
-    def authorize(self, caller: Caller, wish: Attributes) -> Decision:
+    def authorize(self, caller: UserInfo, wish: Attributes) -> Decision:
         """Yes."""
         del caller, wish
         return Decision(allowed=True)
 
-    def rules(self, caller: Caller, namespace: str) -> tuple[AccessRule, ...]:
+    def rules(self, caller: UserInfo, namespace: str) -> tuple[AccessRule, ...]:
         """Everything."""
         del caller, namespace
         return EVERYTHING
 
 
-def refusal(caller: Caller, wish: Attributes, reason: str = "") -> Forbidden:
+def refusal(caller: UserInfo, wish: Attributes, reason: str = "") -> Forbidden:
     """The answer to a caller without permission."""
     tail = f": {reason}" if reason else ""
     if not wish.resource:

@@ -22,15 +22,15 @@ from kueuelib.embedded.access.attributes import (
     Decision,
 )
 from kueuelib.embedded.admission.plugin import (
+    AdmissionAttributes,
     AdmissionPlugin,
-    AdmissionRequest,
-    Caller,
     Operation,
-    Reader,
+    StoreReader,
+    UserInfo,
 )
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.registry.kind import Kind, Registry
-from kueuelib.embedded.storage import Change, StaleWrite, Storage
+from kueuelib.embedded.storage import StaleWrite, Storage, StorageEvent
 from kueuelib.machinery.selectors import from_label_selector
 
 RBAC = "rbac.authorization.k8s.io"
@@ -61,18 +61,18 @@ class _Binding:
 class Rbac:
     """Evaluates roles and bindings, which are cached until one of them changes."""
 
-    def __init__(self, reader: Reader, commits: Commits) -> None:
+    def __init__(self, reader: StoreReader, commits: Commits) -> None:
         self._reader = reader
         self._bindings: dict[str, list[_Binding]] = {}
         self._rules: dict[ObjectKey, tuple[AccessRule, ...]] = {}
         commits.listen(self._notice)
 
-    def _notice(self, kind: Kind, _: Change) -> None:
+    def _notice(self, kind: Kind, _: StorageEvent) -> None:
         if kind.group == RBAC:
             self._bindings.clear()
             self._rules.clear()
 
-    def authorize(self, caller: Caller, wish: Attributes) -> Decision:
+    def authorize(self, caller: UserInfo, wish: Attributes) -> Decision:
         """Whether a rule of a role bound to the caller allows the request."""
         if MASTERS in caller.groups:
             return Decision(allowed=True)
@@ -84,7 +84,7 @@ class Rbac:
                     return Decision(allowed=True, reason=text)
         return Decision(allowed=False)
 
-    def rules(self, caller: Caller, namespace: str) -> tuple[AccessRule, ...]:
+    def rules(self, caller: UserInfo, namespace: str) -> tuple[AccessRule, ...]:
         """Everything that a caller may do in a namespace, including cluster-wide grants."""
         if MASTERS in caller.groups:
             return EVERYTHING
@@ -99,7 +99,7 @@ class Rbac:
         key = ObjectKey(namespace if resource.namespaced else "", ref.get("name") or "")
         return None if self._reader.get(resource, key) is None else self._role(key)
 
-    def _of(self, caller: Caller, namespace: str) -> Iterator[_Binding]:
+    def _of(self, caller: UserInfo, namespace: str) -> Iterator[_Binding]:
         names = {("User", caller.user), *(("Group", group) for group in caller.groups)}
         for binding in self._all(""):
             if not names.isdisjoint(binding.subjects):
@@ -126,7 +126,7 @@ class Rbac:
         return rules
 
 
-def _subject(caller: Caller, binding: _Binding) -> str:
+def _subject(caller: UserInfo, binding: _Binding) -> str:
     for kind, name in (("User", caller.user), *(("Group", each) for each in caller.groups)):
         if (kind, name) in binding.subjects:
             if kind == "User" and name.startswith(ACCOUNT_PREFIX):
@@ -209,7 +209,7 @@ class Escalation(AdmissionPlugin):
     name = "RBAC"
     rbac: Rbac | None = None
 
-    def handles(self, request: AdmissionRequest) -> bool:
+    def handles(self, request: AdmissionAttributes) -> bool:
         """Changes of roles and bindings by callers with limited permissions."""
         return (
             request.resource.group == RBAC
@@ -217,7 +217,7 @@ class Escalation(AdmissionPlugin):
             and MASTERS not in request.caller.groups
         )
 
-    def validate(self, request: AdmissionRequest, reader: Reader) -> None:
+    def validate(self, request: AdmissionAttributes, reader: StoreReader) -> None:
         """Refuses an escalation.
 
         Raises:
@@ -392,7 +392,7 @@ class RoleAggregation:
             self._handle.cancel()
             self._handle = None
 
-    def _notice(self, kind: Kind, _: Change) -> None:
+    def _notice(self, kind: Kind, _: StorageEvent) -> None:
         if (kind.group, kind.kind) == CLUSTER_ROLES.group_kind and self._handle is None:
             self._handle = asyncio.get_running_loop().call_soon(self.refresh)
 

@@ -11,7 +11,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
 from kueuelib.embedded.access.attributes import AccessRule, Attributes, Authorizer
 from kueuelib.embedded.access.tokens import ISSUER, Verified
-from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.embedded.admission.plugin import UserInfo
 from kueuelib.embedded.builtins.fields import section
 from kueuelib.errors import BadRequest, FieldError
 
@@ -41,7 +41,7 @@ class Reviews:
     authorizer: Authorizer
     verify: Callable[[str], Verified | None]
 
-    def answer(self, plural: str, namespace: str, given: Any, caller: Caller) -> Obj:
+    def answer(self, plural: str, namespace: str, given: Any, caller: UserInfo) -> Obj:
         """The answered review.
 
         Raises:
@@ -69,7 +69,7 @@ class Reviews:
         return body
 
     def _status(
-        self, plural: str, kind: str, namespace: str, spec: Mapping[str, Any], caller: Caller
+        self, plural: str, kind: str, namespace: str, spec: Mapping[str, Any], caller: UserInfo
     ) -> Obj:
         if plural == "selfsubjectreviews":
             return {"userInfo": user_info(caller)}
@@ -108,7 +108,7 @@ class Reviews:
             return {"user": {}, "error": f"{text}audiences {list(wanted)}"}
         return {"authenticated": True, "user": user_info(verified.caller), "audiences": audiences}
 
-    def _rules(self, caller: Caller, namespace: str) -> Obj:
+    def _rules(self, caller: UserInfo, namespace: str) -> Obj:
         if not namespace:
             raise BadRequest("no namespace on request")
         rules = self.authorizer.rules(caller, namespace)
@@ -130,7 +130,7 @@ def _told(rule: AccessRule) -> Obj:
     return raw
 
 
-def user_info(caller: Caller) -> Obj:
+def user_info(caller: UserInfo) -> Obj:
     """A caller as a `UserInfo`."""
     user: Obj = {"username": caller.user}
     if caller.uid:
@@ -142,11 +142,11 @@ def user_info(caller: Caller) -> Obj:
     return user
 
 
-def _subject(kind: str, spec: Mapping[str, Any]) -> Caller:
+def _subject(kind: str, spec: Mapping[str, Any]) -> UserInfo:
     user, groups = spec.get("user") or "", spec.get("groups") or ()
     if not user and not groups:
         raise _invalid(kind, "spec.user", "at least one of user or group must be specified", user)
-    return Caller(user, spec.get("uid") or "", tuple(groups), spec.get("extra") or {})
+    return UserInfo(user, spec.get("uid") or "", tuple(groups), spec.get("extra") or {})
 
 
 def _wish(kind: str, spec: Mapping[str, Any]) -> Attributes:

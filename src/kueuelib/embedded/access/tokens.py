@@ -24,7 +24,7 @@ from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.embedded import failures
 from kueuelib.embedded.access.attributes import AUTHENTICATED
 from kueuelib.embedded.access.rbac import ACCOUNT_PREFIX
-from kueuelib.embedded.admission.plugin import Caller, Reader
+from kueuelib.embedded.admission.plugin import StoreReader, UserInfo
 from kueuelib.embedded.builtins.fields import invalid, section
 from kueuelib.errors import BadRequest, Conflict
 from kueuelib.runtime.authority import pem_of
@@ -50,7 +50,7 @@ class Verified:
         audiences: its audiences.
     """
 
-    caller: Caller
+    caller: UserInfo
     audiences: tuple[str, ...]
 
 
@@ -71,7 +71,7 @@ class Tokens:
         reader: reads accounts, and objects that tokens are bound to.
     """
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: StoreReader) -> None:
         self._reader = reader
         self._known: dict[str, Mapping[str, Any]] = {}
         self._use(ec.generate_private_key(ec.SECP256R1()))
@@ -229,7 +229,9 @@ class Tokens:
             prefix = f"authentication.kubernetes.io/{resource.kind.lower()}"
             extra[f"{prefix}-name"], extra[f"{prefix}-uid"] = [ref["name"]], [ref["uid"]]
         groups = (ACCOUNTS_GROUP, f"{ACCOUNTS_GROUP}:{namespace}", AUTHENTICATED)
-        return Verified(Caller(claims["sub"], account["uid"], groups, extra), tuple(claims["aud"]))
+        return Verified(
+            UserInfo(claims["sub"], account["uid"], groups, extra), tuple(claims["aud"])
+        )
 
     def _is_there(self, resource: Any, namespace: str, ref: Mapping[str, Any]) -> bool:
         key = ObjectKey(namespace if resource.namespaced else "", ref["name"])

@@ -8,24 +8,24 @@ from typing import Protocol
 import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.embedded.admission.plugin import AdmissionPlugin, AdmissionRequest
+from kueuelib.embedded.admission.plugin import AdmissionAttributes, AdmissionPlugin
 from kueuelib.embedded.registry.kind import Kind, Registry
 from kueuelib.embedded.storage import Storage
 
 
-class Webhooks(Protocol):
+class WebhookCaller(Protocol):
     """Calls the webhooks of MutatingWebhookConfigurations and ValidatingWebhookConfigurations."""
 
-    async def mutate(self, kind: Kind, request: AdmissionRequest) -> bool:
+    async def mutate(self, kind: Kind, request: AdmissionAttributes) -> bool:
         """Lets webhooks change `request.obj`; returns whether one did."""
 
-    async def validate(self, kind: Kind, request: AdmissionRequest) -> None:
+    async def validate(self, kind: Kind, request: AdmissionAttributes) -> None:
         """Lets webhooks refuse the request."""
 
 
 @attrs.frozen(eq=False)
 class StoredObjects:
-    """The `Reader` of the storage for plug-ins."""
+    """The `StoreReader` of the storage for plug-ins."""
 
     _storage: Storage
     _registry: Registry
@@ -45,13 +45,13 @@ class Chain:
     """Everything that may change or refuse a write."""
 
     def __init__(
-        self, plugins: Sequence[AdmissionPlugin], reader: StoredObjects, webhooks: Webhooks
+        self, plugins: Sequence[AdmissionPlugin], reader: StoredObjects, webhooks: WebhookCaller
     ) -> None:
         self._plugins = tuple(plugins)
         self._reader = reader
         self._webhooks = webhooks
 
-    async def mutate(self, kind: Kind, request: AdmissionRequest) -> bool:
+    async def mutate(self, kind: Kind, request: AdmissionAttributes) -> bool:
         """Plug-ins, then mutating webhooks; returns whether a webhook changed the object.
 
         Raises:
@@ -62,7 +62,7 @@ class Chain:
                 plugin.admit(request, self._reader)
         return await self._webhooks.mutate(kind, request)
 
-    async def validate(self, kind: Kind, request: AdmissionRequest) -> None:
+    async def validate(self, kind: Kind, request: AdmissionAttributes) -> None:
         """Plug-ins, then validating webhooks.
 
         Raises:

@@ -15,7 +15,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from kueuelib.api.kinds import SERVICES
 from kueuelib.api.meta import ObjectKey
-from kueuelib.embedded.admission.plugin import Reader
+from kueuelib.embedded.admission.plugin import StoreReader
 from kueuelib.embedded.builtins.fields import listed, section
 from kueuelib.embedded.conversion import HookFailed
 from kueuelib.errors import ConfigError
@@ -63,7 +63,7 @@ class Services:
         mapped: addresses from the user, which override those of a Service.
     """
 
-    _reader: Reader
+    _reader: StoreReader
     _mapped: Mapping[str, Address]
 
     def address(self, namespace: str, name: str, port: int) -> Address:

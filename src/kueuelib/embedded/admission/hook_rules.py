@@ -13,7 +13,13 @@ from kueuelib.embedded.builtins.fields import invalid, listed, required
 from kueuelib.embedded.builtins.metadata import label_1035, subdomain
 from kueuelib.embedded.builtins.rule_table import BrokenRules, Check, ValuePlace, check
 from kueuelib.embedded.cel.authorizing import AUTHORIZER, AuthorizerValue
-from kueuelib.embedded.cel.errors import OBJECT_SECONDS, Budget, CelError, CompileError, deadline_in
+from kueuelib.embedded.cel.errors import (
+    OBJECT_SECONDS,
+    CelError,
+    CompileError,
+    CostBudget,
+    deadline_in,
+)
 from kueuelib.embedded.cel.program import Program, compile_expression
 from kueuelib.embedded.cel.types import BOOL, DYN, STRING, Type, list_of, map_of
 from kueuelib.errors import FieldError
@@ -136,22 +142,23 @@ class ConditionFailed(CelError):
 
 
 @attrs.frozen(eq=False)
-class Condition:
+class CompiledCondition:
     """One compiled condition."""
 
     name: str
     program: Program
 
 
-def compile_conditions(given: Sequence[Mapping[str, Any]]) -> tuple[Condition, ...]:
+def compile_conditions(given: Sequence[Mapping[str, Any]]) -> tuple[CompiledCondition, ...]:
     """The conditions of a validated hook."""
     return tuple(
-        Condition(each["name"], compile_expression(each["expression"], VARIABLES)) for each in given
+        CompiledCondition(each["name"], compile_expression(each["expression"], VARIABLES))
+        for each in given
     )
 
 
 def fulfilled(
-    conditions: Sequence[Condition],
+    conditions: Sequence[CompiledCondition],
     obj: Any,
     old: Any,
     request: Mapping[str, Any],
@@ -169,7 +176,7 @@ def fulfilled(
     Raises:
         ConditionFailed: one has no value, and no other is false.
     """
-    budget = Budget(deadline=deadline_in(OBJECT_SECONDS))
+    budget = CostBudget(deadline=deadline_in(OBJECT_SECONDS))
     failures: list[str] = []
     for condition in conditions:
         try:

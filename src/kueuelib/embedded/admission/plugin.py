@@ -7,7 +7,7 @@ namespace life cycle). Both are synchronous: they decide and never wait.
 The order of one write is that of kube-apiserver: `default` (on decoding), `AdmissionPlugin.admit`,
 mutating webhooks (then `default` again), `prepare_*`, `validate_*`, `AdmissionPlugin.validate`,
 validating webhooks. Objects handed to these methods are private copies and are changed in place;
-`old` and the objects of a `Reader` must not be changed.
+`old` and the objects of a `StoreReader` must not be changed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Operation(StrEnum):
 
 
 @attrs.frozen
-class Caller:
+class UserInfo:
     """The caller of a request.
 
     Attributes:
@@ -50,11 +50,11 @@ class Caller:
     agent: str = ""
 
 
-SYSTEM = Caller("system:apiserver", groups=("system:masters",), agent="kueuelib-apiserver")
+SYSTEM = UserInfo("system:apiserver", groups=("system:masters",), agent="kueuelib-apiserver")
 """The server itself."""
 
 
-class Reader(Protocol):
+class StoreReader(Protocol):
     """Reads objects as they are stored."""
 
     def get(self, resource: Resource, key: ObjectKey) -> Obj | None:
@@ -65,7 +65,7 @@ class Reader(Protocol):
 
 
 @attrs.define
-class AdmissionRequest:
+class AdmissionAttributes:
     """One write on its way to the store.
 
     Attributes:
@@ -89,7 +89,7 @@ class AdmissionRequest:
     key: ObjectKey
     obj: Obj | None
     old: Obj | None
-    caller: Caller
+    caller: UserInfo
     dry_run: bool
     now: float
     options: Mapping[str, Any] = attrs.field(factory=dict)
@@ -132,10 +132,10 @@ class KindRules:
     def default(self, obj: Obj) -> None:
         """Fills in optional fields; called for every decoded object of the kind."""
 
-    def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
+    def prepare_create(self, obj: Obj, request: AdmissionAttributes) -> None:
         """Resets fields that a client may not set at creation, for example the status."""
 
-    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
+    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionAttributes) -> None:
         """Resets further fields that a client may not change with this (sub)resource.
 
         The server itself keeps the status of `old` without a subresource. With `status` it keeps
@@ -164,7 +164,7 @@ class KindRules:
         del obj, asked
         return 0
 
-    def prepare_delete(self, obj: Obj, request: AdmissionRequest) -> None:
+    def prepare_delete(self, obj: Obj, request: AdmissionAttributes) -> None:
         """Changes an object whose deletionTimestamp is being set; it stays for its finalizers."""
 
     def warnings(self, obj: Obj, old: Obj | None) -> Sequence[str]:
@@ -186,7 +186,7 @@ class AdmissionPlugin:
     resources: tuple[Resource, ...] = ()
     operations: tuple[Operation, ...] = (Operation.CREATE,)
 
-    def handles(self, request: AdmissionRequest) -> bool:
+    def handles(self, request: AdmissionAttributes) -> bool:
         """Whether to call the other methods for the request."""
         return (
             request.operation in self.operations
@@ -194,14 +194,14 @@ class AdmissionPlugin:
             and any(each.group_kind == request.resource.group_kind for each in self.resources)
         )
 
-    def admit(self, request: AdmissionRequest, reader: Reader) -> None:
+    def admit(self, request: AdmissionAttributes, reader: StoreReader) -> None:
         """May change `request.obj`; runs before the mutating webhooks.
 
         Raises:
             ApiError: the request is refused, usually `Forbidden`.
         """
 
-    def validate(self, request: AdmissionRequest, reader: Reader) -> None:
+    def validate(self, request: AdmissionAttributes, reader: StoreReader) -> None:
         """May refuse; runs before the validating webhooks.
 
         Raises:

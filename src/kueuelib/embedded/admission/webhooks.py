@@ -18,13 +18,13 @@ from kueuelib.embedded.access.attributes import AlwaysAllow, Attributes, Authori
 from kueuelib.embedded.access.reviews import user_info
 from kueuelib.embedded.admission.chain import StoredObjects
 from kueuelib.embedded.admission.hook_client import gather_first_failure
-from kueuelib.embedded.admission.plugin import AdmissionRequest, Operation
+from kueuelib.embedded.admission.plugin import AdmissionAttributes, Operation
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter, HookCaller, HookFailed
 from kueuelib.embedded.decoding import check_metadata, redefine
 from kueuelib.embedded.patches import json_patch
 from kueuelib.embedded.registry.kind import Kind
-from kueuelib.embedded.storage import Change
+from kueuelib.embedded.storage import StorageEvent
 from kueuelib.errors import ApiError, BadRequest, ServerError
 from kueuelib.machinery.selectors import Selector, from_label_selector
 
@@ -66,7 +66,7 @@ def _means(pattern: str, plural: str, subresource: str) -> bool:
 
 
 @attrs.frozen(eq=False)
-class Hook:
+class CompiledWebhook:
     """One webhook.
 
     Attributes:
@@ -114,7 +114,7 @@ class Hook:
                     return candidate
         return None
 
-    def wants(self, kind: Kind, request: AdmissionRequest, namespace: Obj | None) -> bool:
+    def wants(self, kind: Kind, request: AdmissionAttributes, namespace: Obj | None) -> bool:
         """Whether the selectors of the hook match the request.
 
         Args:
@@ -137,7 +137,7 @@ class Hook:
         return self.namespaces.matches(labels_of(namespace or {}))
 
 
-def compile_hooks(configurations: Iterator[Obj], *, mutating: bool) -> list[Hook]:
+def compile_hooks(configurations: Iterator[Obj], *, mutating: bool) -> list[CompiledWebhook]:
     """The hooks of all configurations, in the order they are called."""
     return [
         _compile(hook, mutating=mutating)
@@ -146,7 +146,7 @@ def compile_hooks(configurations: Iterator[Obj], *, mutating: bool) -> list[Hook
     ]
 
 
-def _compile(hook: Mapping[str, Any], *, mutating: bool) -> Hook:
+def _compile(hook: Mapping[str, Any], *, mutating: bool) -> CompiledWebhook:
     rules = tuple(
         HookRule(
             frozenset(rule.get("operations") or ()),
@@ -163,7 +163,7 @@ def _compile(hook: Mapping[str, Any], *, mutating: bool) -> Hook:
         from kueuelib.embedded.admission.hook_rules import compile_conditions
 
         conditions = compile_conditions(hook["matchConditions"])
-    return Hook(
+    return CompiledWebhook(
         name=hook["name"],
         client=hook.get("clientConfig") or {},
         rules=rules,
@@ -183,7 +183,7 @@ def _compile(hook: Mapping[str, Any], *, mutating: bool) -> Hook:
 # --------------------------------------------------------------------------------------------------
 
 EXEMPT = frozenset((MUTATING_WEBHOOKS.group_kind, VALIDATING_WEBHOOKS.group_kind))
-Call = tuple[Hook, str]
+Call = tuple[CompiledWebhook, str]
 """A hook and the version at which it wants the object."""
 
 
@@ -200,10 +200,10 @@ class WebhookChain:
         self._converter = converter
         self._mutating: dict[tuple[Any, ...], list[Call]] = {}
         self._validating: dict[tuple[Any, ...], list[Call]] = {}
-        self._compiled: dict[Resource, list[Hook]] = {}
+        self._compiled: dict[Resource, list[CompiledWebhook]] = {}
         commits.listen(self._notice)
 
-    def _notice(self, kind: Kind, _: Change) -> None:
+    def _notice(self, kind: Kind, _: StorageEvent) -> None:
         if (kind.group, kind.kind) in EXEMPT:
             self._compiled.clear()
             self._mutating.clear()
@@ -211,7 +211,7 @@ class WebhookChain:
 
     # ---- the two passes
 
-    async def mutate(self, kind: Kind, request: AdmissionRequest) -> bool:
+    async def mutate(self, kind: Kind, request: AdmissionAttributes) -> bool:
         """Lets webhooks change `request.obj`; returns whether one did."""
         calls = self._calls(MUTATING_WEBHOOKS, self._mutating, kind, request)
         if not calls:
@@ -232,7 +232,7 @@ class WebhookChain:
                 changed |= await self._mutate(kind, request, call)
         return changed
 
-    async def validate(self, kind: Kind, request: AdmissionRequest) -> None:
+    async def validate(self, kind: Kind, request: AdmissionAttributes) -> None:
         """Lets webhooks refuse the request; all are called in parallel."""
         calls = self._calls(VALIDATING_WEBHOOKS, self._validating, kind, request)
         if not calls:
@@ -249,7 +249,7 @@ class WebhookChain:
         source: Resource,
         cache: dict[tuple[Any, ...], list[Call]],
         kind: Kind,
-        request: AdmissionRequest,
+        request: AdmissionAttributes,
     ) -> list[Call]:
         if (kind.group, kind.kind) in EXEMPT:
             return []
@@ -269,13 +269,13 @@ class WebhookChain:
             cache[key] = calls
         return calls
 
-    def _namespace(self, kind: Kind, request: AdmissionRequest) -> Obj | None:
+    def _namespace(self, kind: Kind, request: AdmissionAttributes) -> Obj | None:
         if not kind.namespaced:
             return None
         return self._reader.get(NAMESPACES, ObjectKey("", request.key.namespace))
 
     async def _meant(
-        self, kind: Kind, request: AdmissionRequest, namespace: Obj | None, call: Call
+        self, kind: Kind, request: AdmissionAttributes, namespace: Obj | None, call: Call
     ) -> bool:
         """Whether the selectors and conditions of a hook match the request."""
         hook, version = call
@@ -306,7 +306,7 @@ class WebhookChain:
 
     # ---- one call
 
-    async def _mutate(self, kind: Kind, request: AdmissionRequest, call: Call) -> bool:
+    async def _mutate(self, kind: Kind, request: AdmissionAttributes, call: Call) -> bool:
         hook, version = call
         response = await self._ask(kind, request, call)
         patch, given = response.get("patch"), request.obj
@@ -340,7 +340,7 @@ class WebhookChain:
         redefine(kind, kind.versions[asked], request.obj)
         return True
 
-    async def _ask(self, kind: Kind, request: AdmissionRequest, call: Call) -> Mapping[str, Any]:
+    async def _ask(self, kind: Kind, request: AdmissionAttributes, call: Call) -> Mapping[str, Any]:
         """The response of a hook that allows the request; empty if its failure is ignored."""
         hook, version = call
         if request.dry_run and not hook.dry:
@@ -374,7 +374,9 @@ class WebhookChain:
             raise _denied(hook, response.get("status"))
         return response
 
-    async def _review(self, kind: Kind, request: AdmissionRequest, version: str, uid: str) -> Obj:
+    async def _review(
+        self, kind: Kind, request: AdmissionAttributes, version: str, uid: str
+    ) -> Obj:
         async def at(obj: Obj | None) -> Obj | None:
             if obj is None or request.foreign:
                 return obj
@@ -408,7 +410,7 @@ class WebhookChain:
         return review
 
 
-def _response(answer: Obj, hook: Hook, uid: str) -> tuple[Obj, str]:
+def _response(answer: Obj, hook: CompiledWebhook, uid: str) -> tuple[Obj, str]:
     """The response in an answer, and what is wrong with it."""
     response = answer.get("response")
     if not isinstance(response, dict):
@@ -418,7 +420,7 @@ def _response(answer: Obj, hook: Hook, uid: str) -> tuple[Obj, str]:
     return response, _problem(answer, response, hook, uid) if hook.review == "v1" else ""
 
 
-def _problem(answer: Obj, response: Obj, hook: Hook, uid: str) -> str:
+def _problem(answer: Obj, response: Obj, hook: CompiledWebhook, uid: str) -> str:
     """What is wrong with a response of v1; those of older hooks are not checked."""
     given = response.get("uid") or ""
     if given != uid:
@@ -438,7 +440,7 @@ def _problem(answer: Obj, response: Obj, hook: Hook, uid: str) -> str:
     return 'webhook returned invalid response.patchType of ""' if kind == "" else ""
 
 
-def _denied(hook: Hook, given: Any) -> ApiError:
+def _denied(hook: CompiledWebhook, given: Any) -> ApiError:
     """The error for the client after a refusal."""
     status: Mapping[str, Any] = given if isinstance(given, dict) else {}
     why = status.get("message") or status.get("reason")

@@ -12,11 +12,11 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures
 from kueuelib.embedded.admission.plugin import (
     SYSTEM,
+    AdmissionAttributes,
     AdmissionPlugin,
-    AdmissionRequest,
     KindRules,
     Operation,
-    Reader,
+    StoreReader,
 )
 from kueuelib.embedded.builtins.defaults import NAMESPACE_NAME
 from kueuelib.embedded.builtins.fields import (
@@ -142,7 +142,7 @@ class NamespaceLifecycle(AdmissionPlugin):
 
     name = "NamespaceLifecycle"
 
-    def handles(self, request: AdmissionRequest) -> bool:
+    def handles(self, request: AdmissionAttributes) -> bool:
         """Creations in namespaces and deletions of namespaces."""
         if request.operation is Operation.CREATE:
             return bool(request.key.namespace)
@@ -152,7 +152,7 @@ class NamespaceLifecycle(AdmissionPlugin):
             and not request.resource.group
         )
 
-    def admit(self, request: AdmissionRequest, reader: Reader) -> None:
+    def admit(self, request: AdmissionAttributes, reader: StoreReader) -> None:
         """Checks the namespace before any other plug-in."""
         if request.operation is Operation.DELETE:
             name = request.key.name
@@ -183,7 +183,7 @@ NAMESPACE_FINALIZER = "kubernetes"
 class NamespaceRules(KindRules):
     """The strategy of namespaces."""
 
-    def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
+    def prepare_create(self, obj: Obj, request: AdmissionAttributes) -> None:
         """Make a new namespace active, with a finalizer until its content is deleted."""
         del request
         obj["status"] = {"phase": "Active"}
@@ -194,7 +194,7 @@ class NamespaceRules(KindRules):
         if NAMESPACE_FINALIZER not in listed(spec, "finalizers"):
             spec["finalizers"] = [*listed(spec, "finalizers"), NAMESPACE_FINALIZER]
 
-    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
+    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionAttributes) -> None:
         """Keep the finalizers of the spec, which only `finalize` changes."""
         if request.subresource != "finalize":
             keep(obj, old, "spec")
@@ -215,7 +215,7 @@ class NamespaceRules(KindRules):
             return [invalid("status.phase", phase, text)]
         return ()
 
-    def prepare_delete(self, obj: Obj, request: AdmissionRequest) -> None:
+    def prepare_delete(self, obj: Obj, request: AdmissionAttributes) -> None:
         """Make a namespace Terminating while it waits for its content."""
         del request
         obj["status"] = {**section(obj, "status"), "phase": "Terminating"}
@@ -225,7 +225,7 @@ class NamespaceRules(KindRules):
 class NodeRules(KindRules):
     """The strategy of nodes."""
 
-    def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
+    def prepare_create(self, obj: Obj, request: AdmissionAttributes) -> None:
         """Taint a new node of a user until it is ready."""
         if request.caller is SYSTEM:
             return

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kueuelib.api.meta import Obj, find_condition, parse_time
-from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
+from kueuelib.embedded.admission.plugin import AdmissionAttributes, KindRules
 from kueuelib.embedded.builtins.fields import (
     IMMUTABLE,
     duplicate,
@@ -506,7 +506,7 @@ MANY_PODS = 10_000
 class JobRules(KindRules):
     """The strategy of Jobs."""
 
-    def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
+    def prepare_create(self, obj: Obj, request: AdmissionAttributes) -> None:
         """Remove the status of a new Job, and generate its selector."""
         del request
         obj["status"] = {}

@@ -8,7 +8,7 @@ from typing import Any, Final
 from kueuelib.api.kinds import LIMIT_RANGES, PODS
 from kueuelib.api.meta import Obj
 from kueuelib.api.quantity import Quantity
-from kueuelib.embedded.admission.plugin import AdmissionPlugin, AdmissionRequest, Reader
+from kueuelib.embedded.admission.plugin import AdmissionAttributes, AdmissionPlugin, StoreReader
 from kueuelib.embedded.builtins.fields import (
     NON_NEGATIVE,
     immutable,
@@ -347,7 +347,7 @@ class LimitRangePlugin(AdmissionPlugin):
     name = "LimitRanger"
     resources = (PODS,)
 
-    def admit(self, request: AdmissionRequest, reader: Reader) -> None:
+    def admit(self, request: AdmissionAttributes, reader: StoreReader) -> None:
         """Fills in the defaults."""
         limit_ranges = list(reader.items(LIMIT_RANGES, request.key.namespace))
         told = apply_defaults(request.new["spec"], limit_ranges)
@@ -355,7 +355,7 @@ class LimitRangePlugin(AdmissionPlugin):
             notes = subobject(request.new["metadata"], "annotations")
             notes[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(told)}"
 
-    def validate(self, request: AdmissionRequest, reader: Reader) -> None:
+    def validate(self, request: AdmissionAttributes, reader: StoreReader) -> None:
         """Checks the limits.
 
         Raises:

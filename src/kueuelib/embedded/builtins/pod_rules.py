@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.embedded.admission.plugin import (
+    AdmissionAttributes,
     AdmissionPlugin,
-    AdmissionRequest,
     KindRules,
     Operation,
-    Reader,
+    StoreReader,
 )
 from kueuelib.embedded.builtins.fields import (
     duplicate,
@@ -117,7 +117,7 @@ class ServiceAccountPlugin(AdmissionPlugin):
     name = "ServiceAccount"
     resources = (PODS,)
 
-    def admit(self, request: AdmissionRequest, reader: Reader) -> None:
+    def admit(self, request: AdmissionAttributes, reader: StoreReader) -> None:
         """Sets both fields that carry the name."""
         del reader
         spec = request.new["spec"]
@@ -133,7 +133,7 @@ class TolerationPlugin(AdmissionPlugin):
     resources = (PODS,)
     operations = (Operation.CREATE, Operation.UPDATE)
 
-    def admit(self, request: AdmissionRequest, reader: Reader) -> None:
+    def admit(self, request: AdmissionAttributes, reader: StoreReader) -> None:
         """Adds the tolerations."""
         del reader
         tolerate_unready_nodes(request.new["spec"])
@@ -173,7 +173,7 @@ _GATED_TEXT = "Scheduling is blocked due to non-empty scheduling gates"
 class PodRules(KindRules):
     """The strategy of pods."""
 
-    def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
+    def prepare_create(self, obj: Obj, request: AdmissionAttributes) -> None:
         """Make a new pod Pending, whatever its author wrote."""
         status: Obj = {"phase": "Pending", "qosClass": qos_class(section(obj, "spec"))}
         if is_gated(obj):
@@ -187,7 +187,7 @@ class PodRules(KindRules):
             errors.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
         return errors
 
-    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
+    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionAttributes) -> None:
         """Let a subresource change only its part."""
         if request.subresource in PARTS:
             keep_to_part(obj, old, request.subresource)

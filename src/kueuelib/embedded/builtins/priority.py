@@ -8,11 +8,11 @@ from typing import Any
 from kueuelib.api.kinds import PODS, PRIORITY_CLASSES
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded.admission.plugin import (
+    AdmissionAttributes,
     AdmissionPlugin,
-    AdmissionRequest,
     KindRules,
     Operation,
-    Reader,
+    StoreReader,
 )
 from kueuelib.embedded.builtins.fields import forbidden, section, unchanged
 from kueuelib.embedded.builtins.rule_table import check
@@ -99,12 +99,12 @@ class PriorityPlugin(AdmissionPlugin):
     resources = (PODS, PRIORITY_CLASSES)
     operations = (Operation.CREATE, Operation.UPDATE)
 
-    def handles(self, request: AdmissionRequest) -> bool:
+    def handles(self, request: AdmissionAttributes) -> bool:
         """New pods, and PriorityClasses that are written."""
         pod = request.resource.group_kind == PODS.group_kind
         return super().handles(request) and not (pod and request.operation is Operation.UPDATE)
 
-    def admit(self, request: AdmissionRequest, reader: Reader) -> None:
+    def admit(self, request: AdmissionAttributes, reader: StoreReader) -> None:
         """Resolves the class.
 
         Raises:
@@ -131,7 +131,7 @@ class PriorityPlugin(AdmissionPlugin):
             raise request.refuse(text)
         spec.update(resolved)
 
-    def validate(self, request: AdmissionRequest, reader: Reader) -> None:
+    def validate(self, request: AdmissionAttributes, reader: StoreReader) -> None:
         """Refuses a second global default.
 
         Raises:

@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
+from kueuelib.embedded.admission.plugin import AdmissionAttributes, KindRules
 from kueuelib.embedded.builtins import metadata
 from kueuelib.embedded.builtins.fields import (
     duplicate,
@@ -249,7 +249,7 @@ def _balanced(spec: Obj) -> list[FieldError]:
 class ServiceRules(KindRules):
     """The strategy of Services; they get addresses, but there is no traffic."""
 
-    def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
+    def prepare_create(self, obj: Obj, request: AdmissionAttributes) -> None:
         """Remove the status of a new service, and assign its address."""
         obj["status"] = {"loadBalancer": {}}
         if obj["spec"]["type"] != "ExternalName":
@@ -268,7 +268,7 @@ class ServiceRules(KindRules):
         setdefault(spec, "ipFamilies", ["IPv4"])
         setdefault(spec, "ipFamilyPolicy", "SingleStack")
 
-    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
+    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionAttributes) -> None:
         """Keep an address that is not mentioned, and remove fields of another type."""
         before, spec = section(old, "spec"), obj["spec"]
         if request.subresource == "status":

@@ -8,7 +8,7 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api.meta import Obj, format_time
-from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
+from kueuelib.embedded.admission.plugin import AdmissionAttributes, KindRules
 from kueuelib.embedded.builtins.core_rules import (
     check_changed_secret,
     check_config_map,
@@ -136,7 +136,7 @@ class StoredRules(KindRules):
     _keep: Callable[[Obj, Obj], None] = lambda _, __: None
     _first: bool = False
 
-    def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
+    def prepare_create(self, obj: Obj, request: AdmissionAttributes) -> None:
         """Reset the status of a new object."""
         if self._status is not None:
             obj["status"] = dict(self._status)
@@ -149,7 +149,7 @@ class StoredRules(KindRules):
             if self._finalizer not in held:
                 held.append(self._finalizer)
 
-    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
+    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionAttributes) -> None:
         """Count the template changes of a DaemonSet, and note when the phase of a volume
         changed.
         """

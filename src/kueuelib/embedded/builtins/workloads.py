@@ -35,7 +35,7 @@ _IS_PERCENT: Final = re.compile("[0-9]+%").fullmatch
 
 
 @attrs.frozen
-class Workload:
+class WorkloadWording:
     """The wording of the rules for a kind.
 
     Attributes:
@@ -49,12 +49,12 @@ class Workload:
     named: str = "ReplicaSet"
 
 
-WORKLOADS: Final[Mapping[str, Workload]] = {
-    "Deployment": Workload("deployment"),
-    "ReplicaSet": Workload("deployment"),
-    "ReplicationController": Workload(),
-    "StatefulSet": Workload("statefulset", "", "StatefulSet"),
-    "DaemonSet": Workload("daemonset", None, "DaemonSet"),
+WORKLOADS: Final[Mapping[str, WorkloadWording]] = {
+    "Deployment": WorkloadWording("deployment"),
+    "ReplicaSet": WorkloadWording("deployment"),
+    "ReplicationController": WorkloadWording(),
+    "StatefulSet": WorkloadWording("statefulset", "", "StatefulSet"),
+    "DaemonSet": WorkloadWording("daemonset", None, "DaemonSet"),
 }
 
 
@@ -126,7 +126,7 @@ def selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool | No
         return None
 
 
-def _template(rules: Workload, template: Mapping[str, Any]) -> list[FieldError]:
+def _template(rules: WorkloadWording, template: Mapping[str, Any]) -> list[FieldError]:
     pod = section(template, "spec")
     errors = validate_template(template, "spec.template")
     if pod.get("restartPolicy") != "Always":

@@ -8,71 +8,71 @@ import attrs
 
 
 @attrs.frozen(eq=False)
-class Node:
+class Expr:
     """A node with its position in the text."""
 
     position: int
 
 
 @attrs.frozen(eq=False)
-class Const(Node):
+class Const(Expr):
     """A literal."""
 
     value: Any
 
 
 @attrs.frozen(eq=False)
-class Ident(Node):
+class Ident(Expr):
     """A name."""
 
     name: str
 
 
 @attrs.frozen(eq=False)
-class Select(Node):
+class Select(Expr):
     """`operand.field`, `operand.?field`, or `has(operand.field)`."""
 
-    operand: Node
+    operand: Expr
     field: str
     optional: bool = False
     test: bool = False
 
 
 @attrs.frozen(eq=False)
-class Call(Node):
+class CallExpr(Expr):
     """A function or an operator (`_+_`); `target` is what stands before the dot of a method."""
 
     name: str
-    target: Node | None
-    args: tuple[Node, ...]
+    target: Expr | None
+    args: tuple[Expr, ...]
 
 
 @attrs.frozen(eq=False)
-class Logic(Node):
+class Logic(Expr):
     """`a && b && c` or `a || b || c`."""
 
     name: str
-    args: tuple[Node, ...]
+    args: tuple[Expr, ...]
 
 
 @attrs.frozen(eq=False)
-class ListLiteral(Node):
+class ListLiteral(Expr):
     """`[a, ?b]`; `optional` are the indexes of optional items."""
 
-    items: tuple[Node, ...]
+    items: tuple[Expr, ...]
     optional: frozenset[int]
 
 
 @attrs.frozen(eq=False)
-class MapLiteral(Node):
+class MapLiteral(Expr):
     """`{a: b, ?c: d}`; `optional` are the indexes of optional entries."""
 
-    entries: tuple[tuple[Node, Node], ...]
+    entries: tuple[tuple[Expr, Expr], ...]
     optional: frozenset[int]
 
 
 @attrs.frozen(eq=False)
-class Loop(Node):
+class Loop(Expr):
     """A macro over a list or a map.
 
     Attributes:
@@ -85,17 +85,17 @@ class Loop(Node):
     """
 
     macro: str
-    source: Node
+    source: Expr
     names: tuple[str, ...]
-    condition: Node | None
-    body: Node
+    condition: Expr | None
+    body: Expr
 
 
 @attrs.frozen(eq=False)
-class WithValue(Node):
+class WithValue(Expr):
     """`optional.optMap(name, body)`; `flat` for optFlatMap."""
 
-    source: Node
+    source: Expr
     name: str
-    body: Node
+    body: Expr
     flat: bool

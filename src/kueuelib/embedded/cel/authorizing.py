@@ -9,7 +9,7 @@ import attrs
 
 from kueuelib.embedded.access.attributes import AUTHENTICATED, Attributes, Authorizer, Decision
 from kueuelib.embedded.access.tokens import ACCOUNTS_GROUP
-from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.embedded.admission.plugin import UserInfo
 from kueuelib.embedded.cel.errors import EvalError
 from kueuelib.embedded.cel.types import Library, Type
 
@@ -22,12 +22,12 @@ AUTHORIZER: Final = Type(f"{_PACKAGE}.Authorizer", fields={"requestResource": Ty
 
 
 @attrs.frozen(eq=False)
-class Check:
+class AuthorizerCheck:
     """A check under construction, for example `authorizer.group('').resource('pods')`."""
 
     cel_type: str
     authorizer: Authorizer
-    caller: Caller
+    caller: UserInfo
     wish: Attributes
 
 
@@ -51,13 +51,13 @@ class AuthorizerValue(dict[str, Any]):
     cel_type = AUTHORIZER.name
 
     def __init__(
-        self, authorizer: Authorizer, caller: Caller, wish: Attributes | None = None
+        self, authorizer: Authorizer, caller: UserInfo, wish: Attributes | None = None
     ) -> None:
         super().__init__()
         self.authorizer = authorizer
         self.caller = caller
         if wish is not None:
-            self["requestResource"] = Check(_RESOURCE, authorizer, caller, wish)
+            self["requestResource"] = AuthorizerCheck(_RESOURCE, authorizer, caller, wish)
 
 
 def add_authorizer(library: Library) -> None:
@@ -77,11 +77,11 @@ def add_authorizer(library: Library) -> None:
     method("error", _DECISION, "string", lambda _: "")
 
 
-def _started(value: AuthorizerValue, cel_type: str, **wish: str) -> Check:
-    return Check(cel_type, value.authorizer, value.caller, Attributes("", **wish))
+def _started(value: AuthorizerValue, cel_type: str, **wish: str) -> AuthorizerCheck:
+    return AuthorizerCheck(cel_type, value.authorizer, value.caller, Attributes("", **wish))
 
 
-def _path(value: AuthorizerValue, text: str) -> Check:
+def _path(value: AuthorizerValue, text: str) -> AuthorizerCheck:
     if not text:
         raise EvalError("path must not be empty")
     return _started(value, _PATH, path=text)
@@ -90,17 +90,17 @@ def _path(value: AuthorizerValue, text: str) -> Check:
 def _account(value: AuthorizerValue, namespace: str, name: str) -> AuthorizerValue:
     groups = (ACCOUNTS_GROUP, f"{ACCOUNTS_GROUP}:{namespace}", AUTHENTICATED)
     user = f"system:serviceaccount:{namespace}:{name}"
-    return AuthorizerValue(value.authorizer, Caller(user, groups=groups))
+    return AuthorizerValue(value.authorizer, UserInfo(user, groups=groups))
 
 
-def _setter(field: str) -> Callable[[Check, str], Check]:
-    def changed(check: Check, text: str) -> Check:
+def _setter(field: str) -> Callable[[AuthorizerCheck, str], AuthorizerCheck]:
+    def changed(check: AuthorizerCheck, text: str) -> AuthorizerCheck:
         wish = attrs.evolve(check.wish, **{field: text})
         return attrs.evolve(check, cel_type=_RESOURCE, wish=wish)
 
     return changed
 
 
-def _check(check: Check, verb: str) -> Decided:
+def _check(check: AuthorizerCheck, verb: str) -> Decided:
     wish = attrs.evolve(check.wish, verb=verb)
     return Decided(check.authorizer.authorize(check.caller, wish))

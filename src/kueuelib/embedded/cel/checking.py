@@ -13,13 +13,13 @@ from kueuelib.embedded.cel.errors import (
     CALL_LIMIT,
     OBJECT_LIMIT,
     OBJECT_SECONDS,
-    Budget,
     BudgetExceeded,
+    CostBudget,
     EvalError,
     deadline_in,
 )
 from kueuelib.embedded.cel.program import Program
-from kueuelib.embedded.cel.rules import Builder, Checks, Rule
+from kueuelib.embedded.cel.rules import Builder, Checks, CompiledRule
 from kueuelib.embedded.cel.values import NONE, Optional
 from kueuelib.embedded.schema.node import MISSING, SchemaNode, canonical, same_json
 from kueuelib.embedded.schema.validate import item_key, items_by_key
@@ -166,9 +166,9 @@ class _Pass:
             self._apply(checks, rule, (now, given), path, value)
 
     def _apply(
-        self, checks: Checks, rule: Rule, values: tuple[Any, ...], path: str, value: Any
+        self, checks: Checks, rule: CompiledRule, values: tuple[Any, ...], path: str, value: Any
     ) -> None:
-        budget = Budget(min(CALL_LIMIT, self._left), self._deadline)
+        budget = CostBudget(min(CALL_LIMIT, self._left), self._deadline)
         start = budget.left
         try:
             holds = rule.program.run(values, budget)
@@ -207,7 +207,7 @@ class _Pass:
 
     def _message(self, program: Program, values: tuple[Any, ...]) -> str:
         """The computed message; if it is empty, the fixed one is used."""
-        budget = Budget(min(CALL_LIMIT, self._left), self._deadline)
+        budget = CostBudget(min(CALL_LIMIT, self._left), self._deadline)
         start = budget.left
         try:
             message = program.run(values, budget)

@@ -269,7 +269,7 @@ class Compiler:
         self.used: set[str] = set()
         self._globals = frozenset(variables)
 
-    def compile(self, node: ast.Node) -> Code:
+    def compile(self, node: ast.Expr) -> Code:
         """The code of a tree; it must not be run after errors."""
         self._depth += 1
         try:
@@ -279,7 +279,7 @@ class Compiler:
         finally:
             self._depth -= 1
 
-    def _compile(self, node: ast.Node) -> Code:
+    def _compile(self, node: ast.Expr) -> Code:
         if isinstance(node, ast.Const):
             value = node.value
             return Code(LITERALS[type(value)], lambda _: value, const=True)
@@ -287,7 +287,7 @@ class Compiler:
             return self._name(node)
         if isinstance(node, ast.Select):
             return self._select(node)
-        if isinstance(node, ast.Call):
+        if isinstance(node, ast.CallExpr):
             return self._call(node)
         if isinstance(node, ast.Logic):
             return self._logic(node)
@@ -300,7 +300,7 @@ class Compiler:
         assert isinstance(node, ast.WithValue)
         return self._with_value(node)
 
-    def _mistake(self, node: ast.Node, message: str) -> Code:
+    def _mistake(self, node: ast.Expr, message: str) -> Code:
         issue = Issue(node.position, message)
         if issue not in self.issues:
             self.issues.append(issue)
@@ -319,7 +319,7 @@ class Compiler:
             return type_code(node.name)
         return self._mistake(node, f"undeclared reference to '{node.name}' (in container '')")
 
-    def _dotted(self, node: ast.Node) -> str | None:
+    def _dotted(self, node: ast.Expr) -> str | None:
         """`a.b.c` of plain names that are not variables."""
         parts: list[str] = []
         while isinstance(node, ast.Select) and not node.test and not node.optional:
@@ -366,7 +366,7 @@ class Compiler:
 
     # ---- calls
 
-    def _call(self, node: ast.Call) -> Code:
+    def _call(self, node: ast.CallExpr) -> Code:
         if node.name == "_?_:_":
             return self._condition(node)
         target, name = node.target, node.name
@@ -391,7 +391,7 @@ class Compiler:
         code = call_code(name, overloads, args, method=method)
         return self._mistake(node, code) if isinstance(code, str) else code
 
-    def _condition(self, node: ast.Call) -> Code:
+    def _condition(self, node: ast.CallExpr) -> Code:
         test, yes, no = (self.compile(each) for each in node.args)
         if BROKEN in (test, yes, no):
             return BROKEN
@@ -469,7 +469,7 @@ class Compiler:
         type_ = types.map_of(key_type or types.DYN, value_type or types.DYN)
         return Code(type_, running.make_map(runs, node.optional), cost)
 
-    def _unwrapped(self, node: ast.Node, type_: types.Type, *, optional: bool) -> types.Type | None:
+    def _unwrapped(self, node: ast.Expr, type_: types.Type, *, optional: bool) -> types.Type | None:
         if not optional:
             return type_
         if type_ == types.DYN:

@@ -74,7 +74,7 @@ OBJECT_SECONDS = 0.5
 STRIDE = 4_000
 
 
-class Budget:
+class CostBudget:
     """Counts down, and reads the clock every few thousand units.
 
     Args:

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from functools import partial, reduce
 from typing import Any
 
-from kueuelib.embedded.cel.errors import Budget, EvalError, traversal
+from kueuelib.embedded.cel.errors import CostBudget, EvalError, traversal
 from kueuelib.embedded.cel.running import optional_field
 from kueuelib.embedded.cel.types import Library
 from kueuelib.embedded.cel.values import (
     NONE,
-    Duration,
+    CelDuration,
     Optional,
     Timestamp,
     Uint,
@@ -41,7 +41,7 @@ def add_lists(library: Library) -> None:
         method("min", f"list<{kind}>", kind, lambda v: _extreme(v, "min"), len)
         method("max", f"list<{kind}>", kind, lambda v: _extreme(v, "max"), len)
     for kind in _SUMMED:
-        zero: Any = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}[kind]
+        zero: Any = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": CelDuration(0)}[kind]
         method("sum", f"list<{kind}>", kind, lambda v, z=zero: _sum(v, z), len)
     method("indexOf", "list<A>;A", "int", _index_of, budgeted=True)
     method("lastIndexOf", "list<A>;A", "int", partial(_index_of, last=True), budgeted=True)
@@ -61,7 +61,7 @@ def _kind(value: Any) -> str | None:
         return "bool"
     if isinstance(value, int | float):
         return "number"
-    if isinstance(value, str | bytes | Timestamp | Duration):
+    if isinstance(value, str | bytes | Timestamp | CelDuration):
         return type(value).__name__
     return None
 
@@ -79,19 +79,19 @@ def _extreme(values: list[Any], name: str) -> Any:
 
 
 def _sum(values: list[Any], zero: Any) -> Any:
-    if values and isinstance(values[0], float | Uint | Duration):
+    if values and isinstance(values[0], float | Uint | CelDuration):
         zero = type(values[0])(0)
     if any(type(each) is not type(zero) for each in values):
         raise EvalError("no such overload")
     if isinstance(zero, float):
         return sum(values, 0.0)
-    if isinstance(zero, Duration):
+    if isinstance(zero, CelDuration):
         return reduce(lambda a, b: span(a.nanos + b.nanos), values, zero)
     check = unsigned if isinstance(zero, Uint) else integer
     return reduce(lambda a, b: check(int(a) + int(b)), values, zero)
 
 
-def _index_of(budget: Budget, values: list[Any], wanted: Any, *, last: bool = False) -> int:
+def _index_of(budget: CostBudget, values: list[Any], wanted: Any, *, last: bool = False) -> int:
     places = range(len(values))
     for i in reversed(places) if last else places:
         budget.spend(1)
@@ -100,15 +100,15 @@ def _index_of(budget: Budget, values: list[Any], wanted: Any, *, last: bool = Fa
     return -1
 
 
-def _includes(budget: Budget, values: list[Any], parts: list[Any]) -> bool:
+def _includes(budget: CostBudget, values: list[Any], parts: list[Any]) -> bool:
     return all(contains(values, each, budget) for each in parts)
 
 
-def _meets(budget: Budget, left: list[Any], right: list[Any]) -> bool:
+def _meets(budget: CostBudget, left: list[Any], right: list[Any]) -> bool:
     return any(contains(right, each, budget) for each in left)
 
 
-def _same_items(budget: Budget, left: list[Any], right: list[Any]) -> bool:
+def _same_items(budget: CostBudget, left: list[Any], right: list[Any]) -> bool:
     return _includes(budget, left, right) and _includes(budget, right, left)
 
 
@@ -263,7 +263,7 @@ def _optionals(library: Library) -> None:
 
 
 def _non_zero(value: Any) -> Optional:
-    if isinstance(value, Timestamp | Duration):
+    if isinstance(value, Timestamp | CelDuration):
         return Optional(value) if value.nanos else NONE
     if value is None or (
         isinstance(value, bool | int | float | str | bytes | list | dict) and not value

@@ -198,7 +198,7 @@ _VARIABLES = {
 """How many variables a macro with so many arguments has; a condition may follow, then the body."""
 
 
-def parse(source: str) -> ast.Node:
+def parse(source: str) -> ast.Expr:
     """The tree of an expression.
 
     Raises:
@@ -260,7 +260,7 @@ class _Parser:
 
     # ---- expressions
 
-    def expression(self) -> ast.Node:
+    def expression(self) -> ast.Expr:
         """`a ? b : c`, and everything that binds tighter."""
         self._depth += 1
         if self._depth > DEEPEST:
@@ -271,35 +271,35 @@ class _Parser:
             position = self._take().position
             yes = self._either()
             self._expect(":")
-            test = ast.Call(position, "_?_:_", None, (test, yes, self.expression()))
+            test = ast.CallExpr(position, "_?_:_", None, (test, yes, self.expression()))
         self._depth -= 1
         return test
 
-    def _either(self) -> ast.Node:
+    def _either(self) -> ast.Expr:
         args = [self._both()]
         position = self._now.position
         while self._accept("||"):
             args.append(self._both())
         return args[0] if len(args) == 1 else ast.Logic(position, "_||_", tuple(args))
 
-    def _both(self) -> ast.Node:
+    def _both(self) -> ast.Expr:
         args = [self._binary(1)]
         position = self._now.position
         while self._accept("&&"):
             args.append(self._binary(1))
         return args[0] if len(args) == 1 else ast.Logic(position, "_&&_", tuple(args))
 
-    def _binary(self, level: int) -> ast.Node:
+    def _binary(self, level: int) -> ast.Expr:
         left = self._unary()
         while self._now.kind is TokenKind.OP and self._now.value in _BINARY:
             rank, name = _BINARY[self._now.value]
             if rank < level:
                 break
             position = self._take().position
-            left = ast.Call(position, name, None, (left, self._binary(rank + 1)))
+            left = ast.CallExpr(position, name, None, (left, self._binary(rank + 1)))
         return left
 
-    def _unary(self) -> ast.Node:
+    def _unary(self) -> ast.Expr:
         marks: list[Token] = []
         while self._is("!", "-"):
             marks.append(self._take())
@@ -315,10 +315,10 @@ class _Parser:
                 raise self._wrong(token.position, "invalid int literal")
         node = self._member()
         for mark in reversed(marks):
-            node = ast.Call(mark.position, "!_" if mark.value == "!" else "-_", None, (node,))
+            node = ast.CallExpr(mark.position, "!_" if mark.value == "!" else "-_", None, (node,))
         return node
 
-    def _member(self) -> ast.Node:
+    def _member(self) -> ast.Expr:
         node = self._primary()
         while True:
             position = self._now.position
@@ -334,7 +334,7 @@ class _Parser:
                 name = "_[?_]" if self._accept("?") else "_[_]"
                 index = self.expression()
                 self._expect("]")
-                node = ast.Call(position, name, None, (node, index))
+                node = ast.CallExpr(position, name, None, (node, index))
             elif self._is("{") and isinstance(node, ast.Ident | ast.Select):
                 raise self._wrong(position, "messages cannot be made here")
             else:
@@ -347,7 +347,7 @@ class _Parser:
         self._at -= token.kind is not TokenKind.END
         raise self._unexpected("expecting IDENTIFIER")
 
-    def _primary(self) -> ast.Node:
+    def _primary(self) -> ast.Expr:
         token = self._now
         if token.kind is TokenKind.CONST:
             self._take()
@@ -373,8 +373,8 @@ class _Parser:
 
     # ---- lists of expressions
 
-    def _items(self, closing: str) -> tuple[tuple[ast.Node, ...], frozenset[int]]:
-        items: list[ast.Node] = []
+    def _items(self, closing: str) -> tuple[tuple[ast.Expr, ...], frozenset[int]]:
+        items: list[ast.Expr] = []
         optional: set[int] = set()
         while not self._is(closing):
             if closing == "]" and self._accept("?"):
@@ -385,8 +385,8 @@ class _Parser:
         self._expect(closing)
         return tuple(items), frozenset(optional)
 
-    def _map(self, position: int) -> ast.Node:
-        entries: list[tuple[ast.Node, ast.Node]] = []
+    def _map(self, position: int) -> ast.Expr:
+        entries: list[tuple[ast.Expr, ast.Expr]] = []
         optional: set[int] = set()
         while not self._is("}"):
             if self._accept("?"):
@@ -401,16 +401,16 @@ class _Parser:
 
     # ---- calls and macros
 
-    def _function(self, name: str, opened: int, position: int) -> ast.Node:
+    def _function(self, name: str, opened: int, position: int) -> ast.Expr:
         args, _ = self._items(")")
         if name != "has" or len(args) != 1:
-            return ast.Call(opened, name, None, args)
+            return ast.CallExpr(opened, name, None, args)
         (arg,) = args
         if not isinstance(arg, ast.Select) or arg.test or arg.optional:
             raise self._wrong(position, "invalid argument to has() macro")
         return ast.Select(arg.position, arg.operand, arg.field, test=True)
 
-    def _method(self, target: ast.Node, name: str, opened: int) -> ast.Node:
+    def _method(self, target: ast.Expr, name: str, opened: int) -> ast.Expr:
         args, _ = self._items(")")
         count = len(args)
         if own := _VARIABLES.get((name, count)):
@@ -421,9 +421,9 @@ class _Parser:
         if name in ("optMap", "optFlatMap") and count == 2:
             (variable,) = self._variables(args[:1], name)
             return ast.WithValue(opened, target, variable, args[1], flat=name == "optFlatMap")
-        return ast.Call(opened, name, target, args)
+        return ast.CallExpr(opened, name, target, args)
 
-    def _variables(self, nodes: tuple[ast.Node, ...], macro: str) -> tuple[str, ...]:
+    def _variables(self, nodes: tuple[ast.Expr, ...], macro: str) -> tuple[str, ...]:
         names: list[str] = []
         for node in nodes:
             if not isinstance(node, ast.Ident):

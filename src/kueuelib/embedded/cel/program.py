@@ -11,7 +11,7 @@ import attrs
 from kueuelib.embedded.cel.authorizing import add_authorizer
 from kueuelib.embedded.cel.compiler import Compiler
 from kueuelib.embedded.cel.conversions import add_conversions
-from kueuelib.embedded.cel.errors import Budget, CompileError
+from kueuelib.embedded.cel.errors import CompileError, CostBudget
 from kueuelib.embedded.cel.operators import add_lists, add_operators
 from kueuelib.embedded.cel.parser import parse
 from kueuelib.embedded.cel.quantities import add_network, add_quantities
@@ -55,7 +55,7 @@ class Program:
     _cost: int
     _slots: int
 
-    def run(self, values: tuple[Any, ...], budget: Budget) -> Any:
+    def run(self, values: tuple[Any, ...], budget: CostBudget) -> Any:
         """The result for these values of the variables, in the order of their declaration.
 
         Raises:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import re2
 
-from kueuelib.embedded.cel.errors import Budget, EvalError
+from kueuelib.embedded.cel.errors import CostBudget, EvalError
 
 COMPILED: Final = 128
 """The number of compiled patterns that are kept, equal to the library's own limit."""
@@ -139,7 +139,7 @@ class Matcher:
     """Matches the texts of one object within a budget."""
 
     def __init__(self) -> None:
-        self._budget: Budget | None = None
+        self._budget: CostBudget | None = None
 
     def matches(self, pattern: Pattern, text: str) -> bool:
         """Whether the pattern is found in the text.
@@ -153,7 +153,7 @@ class Matcher:
             if known is not None:
                 return known
         if self._budget is None:
-            self._budget = Budget(OBJECT_UNITS)
+            self._budget = CostBudget(OBJECT_UNITS)
         matched = pattern.matches(text, self._budget.spend)
         if short:
             if len(_known) >= MOST_KNOWN:

@@ -218,7 +218,7 @@ _MISFITS = {
 
 
 @attrs.frozen(eq=False)
-class Rule:
+class CompiledRule:
     """One compiled rule.
 
     Attributes:
@@ -258,7 +258,7 @@ class Checks:
 
     node: SchemaNode
     adapt: Adapt
-    rules: tuple[Rule, ...]
+    rules: tuple[CompiledRule, ...]
     properties: Mapping[str, Checks]
     items: Checks | None
     additional: Checks | None
@@ -329,7 +329,7 @@ class Builder:
 
     def _rule(
         self, raw: Mapping[str, Any], node: SchemaNode, self_type: Type, path: str, loose: str
-    ) -> Rule | None:
+    ) -> CompiledRule | None:
         before = len(self.problems)
         text, message = _text(raw, "rule"), _text(raw, "message")
         problem = self.problems.append
@@ -362,7 +362,7 @@ class Builder:
             return None
         used = program.used | (expression.used if expression else frozenset())
         label = message.strip() or text.strip()
-        return Rule(
+        return CompiledRule(
             program=program,
             message=message.strip() or f"failed rule: {label}",
             expression=expression,

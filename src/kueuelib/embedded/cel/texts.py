@@ -8,12 +8,12 @@ import string
 from typing import Any
 
 from kueuelib.embedded.cel.conversions import format_double
-from kueuelib.embedded.cel.errors import Budget, EvalError, traversal
+from kueuelib.embedded.cel.errors import CostBudget, EvalError, traversal
 from kueuelib.embedded.cel.parser import PLAIN
 from kueuelib.embedded.cel.regex import compile_pattern
 from kueuelib.embedded.cel.times import format_duration, format_timestamp
 from kueuelib.embedded.cel.types import Library
-from kueuelib.embedded.cel.values import Duration, Timestamp, TypeValue, type_name
+from kueuelib.embedded.cel.values import CelDuration, Timestamp, TypeValue, type_name
 
 # ---- `"...".format([...])` -----------------------------------------------------------------------
 
@@ -22,7 +22,7 @@ DEFAULT_PRECISION = 6
 LARGEST_PRECISION = 100
 
 
-def format_text(budget: Budget, template: str, values: list[Any]) -> str:
+def format_text(budget: CostBudget, template: str, values: list[Any]) -> str:
     """The template with its clauses replaced.
 
     Raises:
@@ -53,7 +53,7 @@ def format_text(budget: Budget, template: str, values: list[Any]) -> str:
     return "".join(parts)
 
 
-def _formatted(verb: str, value: Any, precision: int, budget: Budget) -> str:
+def _formatted(verb: str, value: Any, precision: int, budget: CostBudget) -> str:
     if verb == "s":
         return shown(value, budget)
     number = isinstance(value, int) and type(value) is not bool
@@ -94,7 +94,7 @@ def _misfit(clause: str, kinds: str, value: Any) -> EvalError:
     return EvalError(f"{clause} clause can only be used on {kinds}, was given {type_name(value)}")
 
 
-def shown(value: Any, budget: Budget) -> str:
+def shown(value: Any, budget: CostBudget) -> str:
     """A value as `%s` writes it."""
     if value is None:
         return "null"
@@ -110,7 +110,7 @@ def shown(value: Any, budget: Budget) -> str:
         return value.decode(errors="replace")
     if isinstance(value, Timestamp):
         return format_timestamp(value)
-    if isinstance(value, Duration):
+    if isinstance(value, CelDuration):
         return format_duration(value)
     if isinstance(value, TypeValue):
         return value.name
@@ -194,7 +194,7 @@ def _last_index_of(text: str, part: str, start: int | None = None) -> int:
     return text.rfind(part, 0, start + len(part))
 
 
-def _replace(budget: Budget, text: str, old: str, new: str, count: int = -1) -> str:
+def _replace(budget: CostBudget, text: str, old: str, new: str, count: int = -1) -> str:
     budget.spend(traversal(text))
     if count == 0:
         return text
@@ -228,7 +228,7 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
     return text[start:last]
 
 
-def _join(budget: Budget, parts: list[Any], separator: str = "") -> str:
+def _join(budget: CostBudget, parts: list[Any], separator: str = "") -> str:
     total = 0
     for part in parts:
         if not isinstance(part, str):
@@ -238,17 +238,17 @@ def _join(budget: Budget, parts: list[Any], separator: str = "") -> str:
     return separator.join(parts)
 
 
-def _matches(budget: Budget, text: str, pattern: str) -> bool:
+def _matches(budget: CostBudget, text: str, pattern: str) -> bool:
     budget.spend(traversal(pattern) * 10)
     return compile_pattern(pattern).matches(text, budget.spend)
 
 
-def _find(budget: Budget, text: str, pattern: str) -> str:
+def _find(budget: CostBudget, text: str, pattern: str) -> str:
     budget.spend(traversal(pattern) * 10)
     return next(compile_pattern(pattern).find_all(text, budget.spend), "")
 
 
-def _find_all(budget: Budget, text: str, pattern: str, limit: int = -1) -> list[str]:
+def _find_all(budget: CostBudget, text: str, pattern: str, limit: int = -1) -> list[str]:
     budget.spend(traversal(pattern) * 10)
     matches: list[str] = []
     if limit == 0:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from kueuelib.embedded.cel.errors import EvalError
 from kueuelib.embedded.cel.types import Library
-from kueuelib.embedded.cel.values import NANO, Duration, Timestamp, moment, span
+from kueuelib.embedded.cel.values import NANO, CelDuration, Timestamp, moment, span
 from kueuelib.embedded.schema.formats import problem
 
 _FRACTION = re.compile(r"[.,](\d{1,9})")
@@ -46,7 +46,7 @@ def parse_timestamp(text: str) -> Timestamp:
     return moment(seconds // dt.timedelta(seconds=1) * NANO + nanos)
 
 
-def parse_duration(text: str) -> Duration:
+def parse_duration(text: str) -> CelDuration:
     """Parse a Go duration: `1h30m`, `-1.5s`, `0`.
 
     Raises:
@@ -54,7 +54,7 @@ def parse_duration(text: str) -> Duration:
     """
     body = text[1:] if text[:1] in ("+", "-") else text
     if body == "0":
-        return Duration(0)
+        return CelDuration(0)
     position, nanos = 0, 0
     while position < len(body):
         match = _SPAN.match(body, position)
@@ -78,7 +78,7 @@ def format_timestamp(value: Timestamp) -> str:
     return f"{at.year:04}-{at:%m-%dT%H:%M:%S}{fraction}Z"
 
 
-def format_duration(value: Duration) -> str:
+def format_duration(value: CelDuration) -> str:
     """Seconds: `90s`, `-1.5s`."""
     seconds, nanos = divmod(abs(value.nanos), NANO)
     fraction = f".{nanos:09}".rstrip("0") if nanos else ""
@@ -126,7 +126,7 @@ def _part(read: Callable[[dt.datetime], int]) -> Callable[..., int]:
     return lambda value, zone="UTC": read(_local(value, zone))
 
 
-def _whole(unit: int) -> Callable[[Duration], int]:
+def _whole(unit: int) -> Callable[[CelDuration], int]:
     return lambda value: value.nanos // unit if value.nanos >= 0 else -(-value.nanos // unit)
 
 

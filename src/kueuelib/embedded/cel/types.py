@@ -9,7 +9,7 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api.quantity import Quantity
-from kueuelib.embedded.cel.values import Duration, Optional, Timestamp, TypeValue, Uint
+from kueuelib.embedded.cel.values import CelDuration, Optional, Timestamp, TypeValue, Uint
 
 
 @attrs.frozen
@@ -147,7 +147,7 @@ _CHECKS: Final[dict[str, Callable[[Any], bool]]] = {
     "list": lambda v: isinstance(v, list),
     "map": lambda v: isinstance(v, dict),
     "timestamp": lambda v: isinstance(v, Timestamp),
-    "duration": lambda v: isinstance(v, Duration),
+    "duration": lambda v: isinstance(v, CelDuration),
     "type": lambda v: isinstance(v, TypeValue),
     "optional_type": lambda v: isinstance(v, Optional),
     "kubernetes.Quantity": lambda v: isinstance(v, Quantity),

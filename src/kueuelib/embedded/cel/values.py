@@ -12,7 +12,7 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api.quantity import Quantity
-from kueuelib.embedded.cel.errors import Budget, EvalError
+from kueuelib.embedded.cel.errors import CostBudget, EvalError
 
 INT_MAX: Final = 2**63 - 1
 INT_MIN: Final = -(2**63)
@@ -36,7 +36,7 @@ class Timestamp:
 
 
 @attrs.frozen(order=True)
-class Duration:
+class CelDuration:
     """A span of time in nanoseconds."""
 
     nanos: int
@@ -109,10 +109,10 @@ def moment(nanos: int) -> Timestamp:
     raise EvalError("timestamp overflow")
 
 
-def span(nanos: int) -> Duration:
+def span(nanos: int) -> CelDuration:
     """The same for durations."""
     if INT_MIN <= nanos <= INT_MAX:
-        return Duration(nanos)
+        return CelDuration(nanos)
     raise EvalError("duration overflow")
 
 
@@ -132,7 +132,7 @@ _NAMES: Final[Mapping[type, str]] = {
     dict: "map",
     Record: "object",
     Timestamp: "google.protobuf.Timestamp",
-    Duration: "google.protobuf.Duration",
+    CelDuration: "google.protobuf.Duration",
     TypeValue: "type",
     Optional: "optional_type",
     Quantity: "kubernetes.Quantity",
@@ -150,7 +150,7 @@ def type_name(value: Any) -> str:
 _NUMBERS = (int, float)
 
 
-def equal(left: Any, right: Any, budget: Budget) -> bool:
+def equal(left: Any, right: Any, budget: CostBudget) -> bool:
     """`left == right` in CEL: numbers across types, everything else within its type."""
     kind = type(left)
     if kind is str:  # most of what an object holds
@@ -170,7 +170,7 @@ def equal(left: Any, right: Any, budget: Budget) -> bool:
     return kind is type(right) and bool(left == right)
 
 
-def _equal_lists(left: list[Any], right: list[Any], budget: Budget) -> bool:
+def _equal_lists(left: list[Any], right: list[Any], budget: CostBudget) -> bool:
     if len(left) != len(right):
         return False
     if isinstance(left, KeyedList):
@@ -189,7 +189,7 @@ def _equal_lists(left: list[Any], right: list[Any], budget: Budget) -> bool:
     return True
 
 
-def _equal_maps(left: dict[Any, Any], right: dict[Any, Any], budget: Budget) -> bool:
+def _equal_maps(left: dict[Any, Any], right: dict[Any, Any], budget: CostBudget) -> bool:
     if len(left) != len(right):
         return False
     budget.spend(len(left) + 1)
@@ -200,7 +200,7 @@ def _equal_maps(left: dict[Any, Any], right: dict[Any, Any], budget: Budget) -> 
     return True
 
 
-def contains(values: Iterable[Any], wanted: Any, budget: Budget) -> bool:
+def contains(values: Iterable[Any], wanted: Any, budget: CostBudget) -> bool:
     """Whether a list holds a value."""
     for each in values:
         budget.spend(1)
@@ -215,7 +215,7 @@ def _key(item: Any, keys: tuple[str, ...]) -> tuple[Any, ...]:
     return tuple((type(value := item.get(key)).__name__, str(value)) for key in keys)
 
 
-def joined(left: list[Any], right: list[Any], budget: Budget) -> list[Any]:
+def joined(left: list[Any], right: list[Any], budget: CostBudget) -> list[Any]:
     """`left + right`."""
     budget.spend((len(left) + len(right)) // 10 + 1)
     if isinstance(left, KeyedList):

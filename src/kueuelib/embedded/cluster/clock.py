@@ -8,7 +8,7 @@ import time
 from typing import Protocol
 
 
-class Clock(Protocol):
+class WakeableClock(Protocol):
     """Gives the time, and waits for a signal or an instant."""
 
     def now(self) -> float:
@@ -18,7 +18,7 @@ class Clock(Protocol):
         """Returns when the signal is set, or at the instant; None: only on the signal."""
 
 
-class SystemClock:
+class SteadyClock:
     """The clock of this machine, immune to steps of its wall clock."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded.cluster.contract import CONTROLLERS
-from kueuelib.embedded.cluster.controller import Controller, Parts
+from kueuelib.embedded.cluster.controller import ControllerTools, SimulatedController
 from kueuelib.embedded.cluster.kinds import Mirror, gone
 from kueuelib.embedded.verbs import DeleteOptions, Propagation, WriteOptions
 from kueuelib.errors import Conflict, NotFound
@@ -150,7 +150,7 @@ REMEMBERED = 2000
 _OURS = PROTECTIONS | {ORPHAN, FOREGROUND}
 
 
-class Collector(Controller[str]):
+class Collector(SimulatedController[str]):
     """Deletes objects without owners, and executes deletions with dependents.
 
     Its keys are UIDs.
@@ -162,7 +162,7 @@ class Collector(Controller[str]):
     name = "garbage"
     workers = 8
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ControllerTools) -> None:
         super().__init__(parts)
         self.graph = Graph()
         self._absent: dict[str, None] = {}

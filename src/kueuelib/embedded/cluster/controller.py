@@ -14,7 +14,7 @@ import attrs
 
 from kueuelib.api.kinds import EVENTS, NAMESPACES, NODES, PODS
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.cluster.clock import Clock
+from kueuelib.embedded.cluster.clock import WakeableClock
 from kueuelib.embedded.cluster.contract import CONTROLLERS, DEFAULT_SCHEDULER, KUBELET, SCHEDULER
 from kueuelib.embedded.cluster.kinds import Kinds
 from kueuelib.embedded.service import ApiService
@@ -54,7 +54,7 @@ class ControlLoop(Generic[K]):
 
     name: str
     _reconcile: Callable[[K], Awaitable[float | None]]
-    _clock: Clock
+    _clock: WakeableClock
     _free: int = attrs.field(default=4, alias="workers")
     _held: bool = attrs.field(init=False, default=False)
 
@@ -140,7 +140,7 @@ def reference_to(obj: Mapping[str, Any]) -> Obj:
 class Events:
     """Writes events one after the other; excess events are dropped."""
 
-    def __init__(self, service: ApiService, clock: Clock) -> None:
+    def __init__(self, service: ApiService, clock: WakeableClock) -> None:
         self._service = service
         self._clock = clock
         self._series = EventSeries(remembered=_REMEMBERED)
@@ -201,16 +201,16 @@ class Events:
 
 
 @attrs.frozen(eq=False)
-class Parts:
+class ControllerTools:
     """The tools of controllers: the API, mirrors of its objects, the time, events."""
 
     service: ApiService
     kinds: Kinds
-    clock: Clock
+    clock: WakeableClock
     events: Events
 
 
-class Controller(ABC, Generic[K]):
+class SimulatedController(ABC, Generic[K]):
     """Reconciles keys.
 
     Attributes:
@@ -222,7 +222,7 @@ class Controller(ABC, Generic[K]):
     name: ClassVar[str]
     workers: ClassVar[int] = 4
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ControllerTools) -> None:
         self._service = parts.service
         self._kinds = parts.kinds
         self._clock = parts.clock

@@ -8,7 +8,7 @@ from heapq import nsmallest
 from typing import Final
 
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.embedded.cluster.controller import Controller, Parts
+from kueuelib.embedded.cluster.controller import ControllerTools, SimulatedController
 from kueuelib.embedded.cluster.kinds import is_leaving
 from kueuelib.embedded.cluster.placement import ending_taints, eviction_due
 from kueuelib.embedded.cluster.pod_life import is_terminal
@@ -28,7 +28,7 @@ _BATCH: Final = 50
 _ALL: Final = ""
 
 
-class EndedPods(Controller[str]):
+class EndedPods(SimulatedController[str]):
     """Deletes the oldest ended pods if there are too many.
 
     Args:
@@ -39,7 +39,7 @@ class EndedPods(Controller[str]):
     name = "ended pods"
     workers = 1
 
-    def __init__(self, parts: Parts, limit: int = ENDED_LIMIT) -> None:
+    def __init__(self, parts: ControllerTools, limit: int = ENDED_LIMIT) -> None:
         super().__init__(parts)
         self._limit = limit
         self._ended: dict[ObjectKey, float] = {}
@@ -78,12 +78,12 @@ class EndedPods(Controller[str]):
 COMPONENT: Final = "taint-eviction-controller"
 
 
-class Evictions(Controller[ObjectKey]):
+class Evictions(SimulatedController[ObjectKey]):
     """The taint eviction controller."""
 
     name = "eviction"
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ControllerTools) -> None:
         super().__init__(parts)
         self._pods.add_handler(self._on_pod)
         self._nodes.add_handler(self._on_node)

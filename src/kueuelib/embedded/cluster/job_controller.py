@@ -11,11 +11,11 @@ import attrs
 
 from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import Obj, ObjectKey, controller_of, find_condition
-from kueuelib.embedded.cluster.controller import Controller, Parts
+from kueuelib.embedded.cluster.controller import ControllerTools, SimulatedController
 from kueuelib.embedded.cluster.job_decision import (
-    Backoff,
     JobDecision,
     JobMemory,
+    PodBackoff,
     decide,
     first_memory,
     is_ours,
@@ -46,7 +46,7 @@ _FULL_PAUSE = 5.0
 """Seconds until the next look at a Job that the cluster has no room for."""
 
 
-class JobController(Controller[ObjectKey]):
+class JobController(SimulatedController[ObjectKey]):
     """Makes the pods of Jobs, and reports how they are doing.
 
     Args:
@@ -59,7 +59,7 @@ class JobController(Controller[ObjectKey]):
     workers = 8
 
     def __init__(
-        self, parts: Parts, backoff: Backoff | None = None, pod_limit: int = POD_LIMIT
+        self, parts: ControllerTools, backoff: PodBackoff | None = None, pod_limit: int = POD_LIMIT
     ) -> None:
         super().__init__(parts)
         self._pod_limit = pod_limit
@@ -68,7 +68,7 @@ class JobController(Controller[ObjectKey]):
         self._alive = 0
         self._promised = 0
         self._jobs = parts.kinds.of(JOBS)
-        self._backoff = backoff or Backoff()
+        self._backoff = backoff or PodBackoff()
         self._memories: dict[str, JobMemory] = {}
         self._settling: dict[ObjectKey, asyncio.TimerHandle] = {}
         self._jobs.add_handler(self._on_job)

@@ -42,7 +42,7 @@ the next one.
 
 
 @attrs.frozen
-class Backoff:
+class PodBackoff:
     """The delay before a pod replaces a failed one.
 
     Attributes:
@@ -259,7 +259,7 @@ def decide(
     pods: Pods,
     memory: JobMemory,
     now: float,
-    backoff: Backoff,
+    backoff: PodBackoff,
     room: int = MOST_AT_ONCE,
 ) -> JobDecision:
     """The next actions for a Job of this controller.
@@ -296,7 +296,7 @@ class _Sync:
     pods: Pods
     memory: JobMemory
     now: float
-    backoff: Backoff
+    backoff: PodBackoff
     room: int
 
     def __attrs_post_init__(self) -> None:

@@ -9,14 +9,14 @@ from kueuelib.api.kinds import LEASES
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, find_condition, key_of
 from kueuelib.embedded.builtins.fields import listed, section
 from kueuelib.embedded.cluster.contract import KILLED, KUBELET, problems
-from kueuelib.embedded.cluster.controller import Controller, Parts
+from kueuelib.embedded.cluster.controller import ControllerTools, SimulatedController
 from kueuelib.embedded.cluster.kinds import gone
 from kueuelib.embedded.cluster.nodes import RENEW_SECONDS, is_simulated, node_lease, node_status
 from kueuelib.embedded.cluster.placement import taints_of
 from kueuelib.embedded.cluster.pod_life import (
     Action,
-    Memory,
     PodStep,
+    PodTimes,
     finished_status,
     is_terminal,
     next_step,
@@ -30,7 +30,7 @@ from kueuelib.machinery.store import Delta
 # ---- makes nodes with the label of simulated nodes ready, and keeps the taints of all nodes ------
 
 
-class NodeKeeper(Controller[ObjectKey]):
+class NodeKeeper(SimulatedController[ObjectKey]):
     """Reports simulated nodes as ready once, renews their Leases, and taints unhealthy nodes.
 
     Readiness is reported only once, so that a user may change it afterwards.
@@ -39,7 +39,7 @@ class NodeKeeper(Controller[ObjectKey]):
     name = "node"
     workers = 1
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ControllerTools) -> None:
         super().__init__(parts)
         self._known = 0
         self._renewed: dict[ObjectKey, float] = {}
@@ -92,15 +92,15 @@ class NodeKeeper(Controller[ObjectKey]):
 # --------------------------------------------------------------------------------------------------
 
 
-class Kubelet(Controller[ObjectKey]):
+class Kubelet(SimulatedController[ObjectKey]):
     """The kubelets of all simulated nodes in one."""
 
     name = "kubelet"
     workers = 8
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ControllerTools) -> None:
         super().__init__(parts)
-        self._memories: dict[str, Memory] = {}
+        self._memories: dict[str, PodTimes] = {}
         self._complaints: dict[str, tuple[str, ...]] = {}
         self._addresses = 0
         self._pods.add_handler(self._on_pod)

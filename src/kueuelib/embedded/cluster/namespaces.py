@@ -9,14 +9,14 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded.builtins.core_rules import NAMESPACE_FINALIZER
 from kueuelib.embedded.cluster.collector import Collector
 from kueuelib.embedded.cluster.contract import CONTROLLERS
-from kueuelib.embedded.cluster.controller import Controller, Parts
+from kueuelib.embedded.cluster.controller import ControllerTools, SimulatedController
 from kueuelib.embedded.cluster.kinds import Mirror
 from kueuelib.embedded.verbs import Propagation, WriteOptions
 from kueuelib.errors import AlreadyExists
 from kueuelib.machinery.store import Delta, DeltaKind
 
 
-class NamespaceController(Controller[str]):
+class NamespaceController(SimulatedController[str]):
     """Empties namespaces that are being deleted.
 
     Args:
@@ -26,7 +26,7 @@ class NamespaceController(Controller[str]):
 
     name = "namespace"
 
-    def __init__(self, parts: Parts, collector: Collector) -> None:
+    def __init__(self, parts: ControllerTools, collector: Collector) -> None:
         super().__init__(parts)
         self._collector = collector
         self._doomed: set[str] = set()
@@ -79,13 +79,13 @@ class NamespaceController(Controller[str]):
 DEFAULT = "default"
 
 
-class AccountController(Controller[str]):
+class AccountController(SimulatedController[str]):
     """Creates the account, again if it is deleted; its keys are namespaces."""
 
     name = "serviceaccount"
     workers = 2
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ControllerTools) -> None:
         super().__init__(parts)
         self._accounts = parts.kinds.of(SERVICE_ACCOUNTS)
         self._namespaces.add_handler(self._on_namespace)

@@ -145,7 +145,7 @@ def untolerated_taint(pod: Mapping[str, Any], node: Mapping[str, Any]) -> Mappin
 
 
 @attrs.define
-class Room:
+class NodeRoom:
     """The used part of a node's allocatable resources."""
 
     allocatable: Mapping[str, Quantity]
@@ -185,9 +185,9 @@ class Room:
             self.used[name] = self.used[name] - wanted
 
 
-def room_of(node: Mapping[str, Any]) -> Room:
+def room_of(node: Mapping[str, Any]) -> NodeRoom:
     """The room of a node without pods."""
-    return Room(allocatable(node), endless=is_simulated(node))
+    return NodeRoom(allocatable(node), endless=is_simulated(node))
 
 
 @attrs.frozen
@@ -206,7 +206,7 @@ class Placement:
 
 
 def place(
-    pod: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]], rooms: Mapping[str, Room]
+    pod: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]], rooms: Mapping[str, NodeRoom]
 ) -> Placement:
     """Finds the node with the fewest pods on which a pod fits; among equals, the first by name."""
     requests = pod_requests(pod["spec"])

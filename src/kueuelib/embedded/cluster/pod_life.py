@@ -144,7 +144,7 @@ class PodStep:
 
 
 @attrs.frozen
-class Memory:
+class PodTimes:
     """What a kubelet remembers of a running pod, because the API has whole seconds only.
 
     Attributes:
@@ -160,13 +160,13 @@ class Memory:
     doomed: float | None = None
 
 
-def remember(pod: Mapping[str, Any], memory: Memory | None, now: float) -> Memory:
+def remember(pod: Mapping[str, Any], memory: PodTimes | None, now: float) -> PodTimes:
     """The memory after another look at a pod on its node."""
     meta = pod["metadata"]
     deleted = meta.get("deletionTimestamp")
     if memory is None:
         began = (pod.get("status") or {}).get("startTime")
-        memory = Memory(started=parse_time(began) if began else now)
+        memory = PodTimes(started=parse_time(began) if began else now)
         if deleted:
             grace = meta.get("deletionGracePeriodSeconds") or 0
             memory = attrs.evolve(memory, doomed=parse_time(deleted) - grace)
@@ -178,7 +178,7 @@ def remember(pod: Mapping[str, Any], memory: Memory | None, now: float) -> Memor
     return memory
 
 
-def next_step(pod: Mapping[str, Any], memory: Memory) -> PodStep:
+def next_step(pod: Mapping[str, Any], memory: PodTimes) -> PodStep:
     """The next step of a kubelet for a pod on its node.
 
     A deleted pod keeps running until its grace period is over, unless it ends by itself before.
@@ -192,7 +192,7 @@ def next_step(pod: Mapping[str, Any], memory: Memory) -> PodStep:
     return _earliest_end(pod, memory)
 
 
-def _step_of_doomed(pod: Mapping[str, Any], memory: Memory) -> PodStep:
+def _step_of_doomed(pod: Mapping[str, Any], memory: PodTimes) -> PodStep:
     meta = pod["metadata"]
     grace = meta.get("deletionGracePeriodSeconds") or 0
     if is_terminal(pod):
@@ -208,7 +208,7 @@ def _step_of_doomed(pod: Mapping[str, Any], memory: Memory) -> PodStep:
     return PodStep(Action.KILL, end)
 
 
-def _earliest_end(pod: Mapping[str, Any], memory: Memory) -> PodStep:
+def _earliest_end(pod: Mapping[str, Any], memory: PodTimes) -> PodStep:
     step = PodStep(Action.NOTHING)
     if memory.run is not None:
         code = exit_code(annotations_of(pod))

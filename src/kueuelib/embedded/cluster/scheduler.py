@@ -11,9 +11,9 @@ from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.builtins.fields import listed, section
 from kueuelib.embedded.builtins.resources import pod_requests
 from kueuelib.embedded.cluster.contract import DEFAULT_SCHEDULER, SCHEDULER
-from kueuelib.embedded.cluster.controller import Controller, Parts
+from kueuelib.embedded.cluster.controller import ControllerTools, SimulatedController
 from kueuelib.embedded.cluster.kinds import gone
-from kueuelib.embedded.cluster.placement import Placement, Room, place, room_of
+from kueuelib.embedded.cluster.placement import NodeRoom, Placement, place, room_of
 from kueuelib.embedded.cluster.pod_life import is_terminal
 from kueuelib.embedded.cluster.volumes import is_bound
 from kueuelib.errors import ApiError
@@ -48,15 +48,15 @@ def unschedulable(pod: Mapping[str, Any], message: str, now: float) -> Obj | Non
     return {**status, "conditions": changed}
 
 
-class Scheduler(Controller[ObjectKey]):
+class Scheduler(SimulatedController[ObjectKey]):
     """Places pods; those without a place wait for a change of the nodes or for room."""
 
     name = "scheduler"
     workers = 8
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ControllerTools) -> None:
         super().__init__(parts)
-        self._rooms: dict[str, Room] = {}
+        self._rooms: dict[str, NodeRoom] = {}
         self._taken: dict[str, Taken] = {}
         self._waiting: set[ObjectKey] = set()
         self._cramped: set[ObjectKey] = set()

@@ -16,13 +16,13 @@ from kueuelib.api.kinds import (
     PODS,
     STATEFUL_SETS,
 )
-from kueuelib.embedded.cluster.clock import Clock, ManualClock, SystemClock
+from kueuelib.embedded.cluster.clock import ManualClock, SteadyClock, WakeableClock
 from kueuelib.embedded.cluster.collector import Collector
 from kueuelib.embedded.cluster.contract import KUBELET
-from kueuelib.embedded.cluster.controller import Events, Parts
+from kueuelib.embedded.cluster.controller import ControllerTools, Events
 from kueuelib.embedded.cluster.doomed_pods import ENDED_LIMIT, EndedPods, Evictions
 from kueuelib.embedded.cluster.job_controller import POD_LIMIT, JobController
-from kueuelib.embedded.cluster.job_decision import Backoff
+from kueuelib.embedded.cluster.job_decision import PodBackoff
 from kueuelib.embedded.cluster.kinds import Kinds
 from kueuelib.embedded.cluster.kubelet import Kubelet, NodeKeeper
 from kueuelib.embedded.cluster.namespaces import AccountController, NamespaceController
@@ -61,8 +61,8 @@ class SimulatedCluster:
         service: ApiService,
         *,
         nodes: int = NODE_COUNT,
-        clock: Clock | None = None,
-        backoff: Backoff | None = None,
+        clock: WakeableClock | None = None,
+        backoff: PodBackoff | None = None,
         pod_limit: int = POD_LIMIT,
         ended_limit: int = ENDED_LIMIT,
     ) -> None:
@@ -76,11 +76,11 @@ class SimulatedCluster:
         """
         self._service = service
         self._node_count = nodes
-        self._clock = clock or SystemClock()
+        self._clock = clock or SteadyClock()
         full = frozenset(kind.group_kind for kind in _FULL)
         self._kinds = Kinds(service, full)
         self._events = Events(service, self._clock)
-        parts = Parts(service, self._kinds, self._clock, self._events)
+        parts = ControllerTools(service, self._kinds, self._clock, self._events)
         collector = Collector(parts)
         self._jobs = JobController(parts, backoff, pod_limit)
         keeper = NodeKeeper(parts)

@@ -17,7 +17,7 @@ from kueuelib.api.kinds import PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, labels_of
 from kueuelib.embedded.builtins.fields import listed, section
 from kueuelib.embedded.builtins.volume_rules import with_claims
-from kueuelib.embedded.cluster.controller import Controller, Parts
+from kueuelib.embedded.cluster.controller import ControllerTools, SimulatedController
 from kueuelib.embedded.cluster.job_decision import from_template, is_ready
 from kueuelib.embedded.cluster.pod_life import is_terminal
 from kueuelib.embedded.decoding import copy_json
@@ -44,12 +44,12 @@ class SetStep:
     delete: tuple[Obj, ...] = ()
 
 
-class StatefulSetController(Controller[ObjectKey]):
+class StatefulSetController(SimulatedController[ObjectKey]):
     """Makes the pods of StatefulSets, and writes their counts into the status."""
 
     name = "statefulset"
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ControllerTools) -> None:
         super().__init__(parts)
         self._sets = parts.kinds.of(STATEFUL_SETS)
         self._claims = parts.kinds.of(PERSISTENT_VOLUME_CLAIMS)

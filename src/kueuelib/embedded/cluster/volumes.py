@@ -14,7 +14,7 @@ from kueuelib.api.meta import Obj, ObjectKey, labels_of
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.builtins.fields import section
 from kueuelib.embedded.cluster.contract import SIMULATED
-from kueuelib.embedded.cluster.controller import Controller, Parts
+from kueuelib.embedded.cluster.controller import ControllerTools, SimulatedController
 from kueuelib.machinery.selectors import from_label_selector
 from kueuelib.machinery.store import Delta
 
@@ -95,7 +95,7 @@ def reference_to(claim: Mapping[str, Any]) -> Obj:
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **ref}
 
 
-class VolumeController(Controller[ObjectKey]):
+class VolumeController(SimulatedController[ObjectKey]):
     """Binds claims, and deletes or releases the volumes of deleted ones.
 
     The keys are those of claims, and those of volumes, which have no namespace.
@@ -103,7 +103,7 @@ class VolumeController(Controller[ObjectKey]):
 
     name = "volumes"
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: ControllerTools) -> None:
         super().__init__(parts)
         self._claims = parts.kinds.of(PERSISTENT_VOLUME_CLAIMS)
         self._volumes = parts.kinds.of(PERSISTENT_VOLUMES)

@@ -23,11 +23,11 @@ from kueuelib.api.kinds import API_SERVICES
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import tls
 from kueuelib.embedded.admission.dialling import Contexts, Services, service_session
-from kueuelib.embedded.admission.plugin import Caller, Reader
+from kueuelib.embedded.admission.plugin import StoreReader, UserInfo
 from kueuelib.embedded.builtins.fields import section
 from kueuelib.embedded.conversion import HookFailed
 from kueuelib.embedded.registry.kind import Kind, version_rank
-from kueuelib.embedded.storage import Change
+from kueuelib.embedded.storage import StorageEvent
 from kueuelib.errors import Unavailable
 from kueuelib.runtime.authority import show_certificate
 from kueuelib.runtime.connections import body_of
@@ -54,7 +54,7 @@ _LISTS: Final = ("verbs", "shortNames", "categories")
 _LOG = logging.getLogger("kueuelib.embedded")
 
 
-class FrontProxy:
+class FrontProxyCertificate:
     """The certificate that identifies this server to others; a new one at every start.
 
     Args:
@@ -98,7 +98,9 @@ class Aggregation:
         proxy: the certificate.
     """
 
-    def __init__(self, reader: Reader, services: Services, proxy: FrontProxy) -> None:
+    def __init__(
+        self, reader: StoreReader, services: Services, proxy: FrontProxyCertificate
+    ) -> None:
         self._reader = reader
         self._services = services
         self._session: aiohttp.ClientSession | None = None
@@ -140,7 +142,7 @@ class Aggregation:
                 yield spec
 
     async def forward(
-        self, request: web.BaseRequest, caller: Caller, spec: Mapping[str, Any]
+        self, request: web.BaseRequest, caller: UserInfo, spec: Mapping[str, Any]
     ) -> web.StreamResponse:
         """Forwards a request, and streams its answer back.
 
@@ -165,7 +167,7 @@ class Aggregation:
             await response.write_eof()
             return response
 
-    def follow(self, kind: Kind, change: Change) -> None:
+    def follow(self, kind: Kind, change: StorageEvent) -> None:
         """Asks the server of a new or changed APIService for its resources."""
         if (kind.group, kind.plural) == (API_SERVICES.group, API_SERVICES.plural):
             version, _, group = change.after.key.name.partition(".")
@@ -242,7 +244,7 @@ def _rank(spec: Mapping[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _identity(caller: Caller) -> list[tuple[str, str]]:
+def _identity(caller: UserInfo) -> list[tuple[str, str]]:
     headers = [(_USER, caller.user)]
     headers += [(_GROUP, group) for group in caller.groups]
     if caller.uid:
@@ -255,7 +257,7 @@ def _identity(caller: Caller) -> list[tuple[str, str]]:
     return headers
 
 
-def _headers(request: web.BaseRequest, caller: Caller) -> list[tuple[str, str]]:
+def _headers(request: web.BaseRequest, caller: UserInfo) -> list[tuple[str, str]]:
     """The headers for the other server; credentials stay here."""
     kept = [(name, request.headers[name]) for name in _HANDED_ON if name in request.headers]
     return [*kept, *_identity(caller)]

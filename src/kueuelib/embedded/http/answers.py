@@ -67,7 +67,7 @@ _FORMATS = {JSON: JSON, YAML: YAML, "application/*": JSON, "*/*": JSON, "text/ya
 
 
 @attrs.frozen
-class Form:
+class MediaForm:
     """One accepted form.
 
     Attributes:
@@ -94,7 +94,7 @@ _NOTHING_KNOWN = (
     f"406: Not Acceptable\n\nAvailable representations: {JSON}, {YAML}, "
     "application/vnd.kubernetes.protobuf"
 )
-PLAIN = Form()
+PLAIN = MediaForm()
 """Plain JSON."""
 
 VIEWS = frozenset(
@@ -108,7 +108,7 @@ DISCOVERY_VIEWS = frozenset(
 
 
 @lru_cache(256)
-def negotiate(accept: str, views: frozenset[tuple[str, str, str]] = frozenset()) -> Form:
+def negotiate(accept: str, views: frozenset[tuple[str, str, str]] = frozenset()) -> MediaForm:
     """The first form of an `Accept` header that the server supports.
 
     Args:
@@ -119,8 +119,8 @@ def negotiate(accept: str, views: frozenset[tuple[str, str, str]] = frozenset())
         NotAcceptable: there is none.
     """
     if not accept.strip():
-        return Form()
-    ranked: list[tuple[float, int, Form]] = []
+        return MediaForm()
+    ranked: list[tuple[float, int, MediaForm]] = []
     known = False
     for place, clause in enumerate(accept.split(",")):
         media, *rest = (part.strip() for part in clause.split(";"))
@@ -137,7 +137,7 @@ def negotiate(accept: str, views: frozenset[tuple[str, str, str]] = frozenset())
             quality = float(parameters.get("q", "1"))
         except ValueError:
             quality = 1.0
-        wanted = Form(format_, view, group, version) if view else Form(format_)
+        wanted = MediaForm(format_, view, group, version) if view else MediaForm(format_)
         ranked.append((-quality, place, wanted))
     if not known:
         raise NotAcceptable(_NOTHING_KNOWN, details={})
@@ -174,7 +174,7 @@ def answer(
     body: Any,
     *,
     status: int = 200,
-    wanted: Form = PLAIN,
+    wanted: MediaForm = PLAIN,
     warnings: Iterable[str] = (),
     media_type: str = "",
 ) -> web.Response:
@@ -227,9 +227,9 @@ async def _sent(parts: Parts) -> AsyncIterator[bytes]:
         await asyncio.sleep(0)
 
 
-def failure(error: ApiError, wanted: Form = PLAIN) -> web.Response:
+def failure(error: ApiError, wanted: MediaForm = PLAIN) -> web.Response:
     """The Status of a failure."""
-    response = answer(error.status(), status=error.code, wanted=Form(wanted.format or JSON))
+    response = answer(error.status(), status=error.code, wanted=MediaForm(wanted.format or JSON))
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(max(1, round(error.retry_after)))
     return response

@@ -20,7 +20,7 @@ from kueuelib.embedded.access.attributes import (
 )
 from kueuelib.embedded.access.rbac import ACCOUNT_PREFIX
 from kueuelib.embedded.access.tokens import ACCOUNTS_GROUP, ISSUER, Verified
-from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.embedded.admission.plugin import UserInfo
 from kueuelib.errors import BadRequest, Unauthorized
 
 # ---- `Impersonate-*` headers: acting as another user, if that is allowed -------------------------
@@ -32,7 +32,7 @@ EXTRA = "impersonate-extra-"
 ANONYMOUS_USER = "system:anonymous"
 
 
-def impersonated(caller: Caller, headers: Any, authorizer: Authorizer) -> Caller:
+def impersonated(caller: UserInfo, headers: Any, authorizer: Authorizer) -> UserInfo:
     """The impersonated caller; the same caller without such headers.
 
     Args:
@@ -67,7 +67,7 @@ def impersonated(caller: Caller, headers: Any, authorizer: Authorizer) -> Caller
     state = UNAUTHENTICATED if user == ANONYMOUS_USER else AUTHENTICATED
     if state not in groups and UNAUTHENTICATED not in groups:
         groups = (*groups, state)
-    return Caller(user, uid, groups, extra, caller.agent)
+    return UserInfo(user, uid, groups, extra, caller.agent)
 
 
 def _readable(value: str) -> str:
@@ -114,7 +114,7 @@ def _wishes(
 
 # --------------------------------------------------------------------------------------------------
 
-ANONYMOUS = Caller("system:anonymous", groups=(UNAUTHENTICATED,))
+ANONYMOUS = UserInfo("system:anonymous", groups=(UNAUTHENTICATED,))
 OPEN_PATHS = frozenset(("/readyz", "/livez", "/healthz", "/version"))
 
 
@@ -127,12 +127,12 @@ class Authenticator:
     """
 
     def __init__(
-        self, tokens: Mapping[str, Caller], signed: Callable[[str], Verified | None]
+        self, tokens: Mapping[str, UserInfo], signed: Callable[[str], Verified | None]
     ) -> None:
         self._tokens = {token.encode(): caller for token, caller in tokens.items()}
         self._signed = signed
 
-    def add(self, token: str, caller: Caller) -> None:
+    def add(self, token: str, caller: UserInfo) -> None:
         """Adds a token."""
         self._tokens[token.encode()] = caller
 
@@ -144,7 +144,7 @@ class Authenticator:
                 return Verified(caller, (ISSUER,))
         return self._signed(token)
 
-    def caller(self, request: web.BaseRequest) -> Caller | None:
+    def caller(self, request: web.BaseRequest) -> UserInfo | None:
         """The caller; None without credentials.
 
         Raises:
@@ -164,7 +164,7 @@ class Authenticator:
         return attrs.evolve(_subject(certificate), agent=agent) if certificate else None
 
 
-def _subject(certificate: Mapping[str, Any]) -> Caller:
+def _subject(certificate: Mapping[str, Any]) -> UserInfo:
     user, groups = "", []
     for part in certificate.get("subject", ()):
         for key, value in part:
@@ -172,4 +172,4 @@ def _subject(certificate: Mapping[str, Any]) -> Caller:
                 user = value
             elif key == "organizationName":
                 groups.append(value)
-    return Caller(user, groups=(*groups, AUTHENTICATED))
+    return UserInfo(user, groups=(*groups, AUTHENTICATED))

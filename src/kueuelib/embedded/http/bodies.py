@@ -15,7 +15,7 @@ import orjson
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
 from kueuelib.embedded.http.yaml_bodies import (
-    Unreadable,
+    UnreadableBody,
     mended,
     not_json,
     parse_yaml,
@@ -343,7 +343,7 @@ def check_head(body: bytes, data: Any, kind: Kind, *, validated: bool) -> None:
     else:
         into = f"value of type {HEAD}"
     why = f"json: cannot unmarshal {json_type(data)} into Go {into}"
-    raise Unreadable(why).of_object(body, kind.kind)
+    raise UnreadableBody(why).of_object(body, kind.kind)
 
 
 def _check_custom(body: bytes, data: Any, kind: str, *, validated: bool) -> None:

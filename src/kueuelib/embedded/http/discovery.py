@@ -10,7 +10,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.access.reviews import GROUPS
 from kueuelib.embedded.access.reviews import KINDS as REVIEWS
 from kueuelib.embedded.http.aggregation import Aggregation
-from kueuelib.embedded.registry.kind import Kind, Registry, Version, version_rank
+from kueuelib.embedded.registry.kind import Kind, KindVersion, Registry, version_rank
 
 FIRST_GROUPS = (
     "apps",
@@ -224,7 +224,7 @@ def _entry(name: str, singular: str, kind: str, verbs: list[str], namespaced: bo
     }
 
 
-def _resources(kind: Kind, version: Version) -> list[Obj]:
+def _resources(kind: Kind, version: KindVersion) -> list[Obj]:
     """A kind and its subresources in the classic form."""
     entry = _entry(kind.plural, kind.singular, kind.kind, list(kind.verbs), kind.namespaced)
     if kind.short_names:

@@ -13,14 +13,14 @@ from aiohttp import web
 from kueuelib.embedded import failures, release
 from kueuelib.embedded.access.attributes import Authorizer, refusal
 from kueuelib.embedded.access.reviews import GROUPS, KINDS, Reviews
-from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.embedded.admission.plugin import UserInfo
 from kueuelib.embedded.http import bodies
 from kueuelib.embedded.http.aggregation import Aggregation
 from kueuelib.embedded.http.answers import (
     DISCOVERY_VIEWS,
     PLAIN,
     VIEWS,
-    Form,
+    MediaForm,
     answer,
     failure,
     negotiate,
@@ -29,7 +29,7 @@ from kueuelib.embedded.http.authentication import ANONYMOUS, OPEN_PATHS, Authent
 from kueuelib.embedded.http.discovery import Discovery
 from kueuelib.embedded.http.openapi import OpenApi
 from kueuelib.embedded.http.parameters import Route, is_odd, parse, wish_of
-from kueuelib.embedded.http.resources import Resources
+from kueuelib.embedded.http.resources import ResourceHandler
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import ApiError, BadRequest, ServerError, TooLarge, Unauthorized
 from kueuelib.runtime.connections import body_of
@@ -74,7 +74,7 @@ class Face:
 
     def __attrs_post_init__(self) -> None:
         self._reviews = Reviews(self._authorizer, self._authenticator.verify)
-        self._resources = Resources(self._service, self._authorizer)
+        self._resources = ResourceHandler(self._service, self._authorizer)
         self._discovery = Discovery(self._service.registry, self._aggregation)
         self._openapi = OpenApi(self._service.registry)
 
@@ -184,7 +184,9 @@ class Face:
             paths += [f"/apis/{group}/{version}" for version in self._discovery.versions(group)]
         return [*paths, *HEALTH, "/openapi/v2", "/openapi/v3", "/version"]
 
-    async def _review(self, request: web.BaseRequest, route: Route, caller: Caller) -> web.Response:
+    async def _review(
+        self, request: web.BaseRequest, route: Route, caller: UserInfo
+    ) -> web.Response:
         if KINDS[route.plural][0] != route.group or route.name:
             raise failures.unknown_resource()
         if request.method != "POST":
@@ -214,7 +216,7 @@ def _health(path: str, *, verbose: bool) -> web.Response:
     return web.Response(text="".join([*lines, f"{name} check passed\n"]))
 
 
-def _form_of_failures(request: web.BaseRequest) -> Form:
+def _form_of_failures(request: web.BaseRequest) -> MediaForm:
     """The form of failures: that of other answers, if there is one."""
     try:
         return negotiate(request.headers.get("Accept", ""), VIEWS)

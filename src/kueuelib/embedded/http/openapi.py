@@ -12,7 +12,7 @@ from aiohttp import web
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
 from kueuelib.embedded.http.answers import answer
-from kueuelib.embedded.registry.kind import Kind, Registry, Version
+from kueuelib.embedded.registry.kind import Kind, KindVersion, Registry
 from kueuelib.embedded.release import RELEASE
 from kueuelib.embedded.schema.messages import Field, exists, json_fields, message_name, message_node
 from kueuelib.embedded.schema.node import ListType, PatchStrategy, SchemaNode
@@ -289,7 +289,7 @@ class OpenApi:
         }
 
 
-def _schemas(kinds: Sequence[tuple[Kind, Version]], prefix: str) -> Obj:
+def _schemas(kinds: Sequence[tuple[Kind, KindVersion]], prefix: str) -> Obj:
     own = [(kind.group, kind.kind) for kind, _ in kinds if kind.builtin]
     schemas = definitions([*own, ("meta", "ObjectMeta")], prefix)
     for kind, version in kinds:
@@ -315,7 +315,7 @@ def _of_path(path: str) -> tuple[str, str]:
     raise failures.no_page()
 
 
-def _custom(version: Version, prefix: str) -> Obj:
+def _custom(version: KindVersion, prefix: str) -> Obj:
     given: Mapping[str, Any] = version.openapi or {
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": True,
@@ -328,7 +328,7 @@ def _custom(version: Version, prefix: str) -> Obj:
     return {**given, "type": "object", "properties": properties}
 
 
-def _paths(kind: Kind, version: Version) -> Obj:
+def _paths(kind: Kind, version: KindVersion) -> Obj:
     root = f"/apis/{kind.group}/{version.name}" if kind.group else f"/api/{version.name}"
     scope = "/namespaces/{namespace}" if kind.namespaced else ""
     collection = f"{root}{scope}/{kind.plural}"

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from kueuelib.embedded import failures
 from kueuelib.embedded.access.attributes import Attributes
-from kueuelib.embedded.admission.plugin import Caller
+from kueuelib.embedded.admission.plugin import UserInfo
 from kueuelib.embedded.builtins.fields import forbidden, invalid, not_supported, required, too_long
 from kueuelib.embedded.reading import UNLESS_VERSION
 from kueuelib.embedded.schema.formats import BAD_ESCAPE
@@ -190,7 +190,7 @@ def _manager(manager: str) -> list[FieldError]:
 
 
 def write_options(
-    query: Any, caller: Caller, kind: str, type_: PatchType | None = None
+    query: Any, caller: UserInfo, kind: str, type_: PatchType | None = None
 ) -> WriteOptions:
     """The options of create, update and patch.
 
@@ -233,7 +233,7 @@ _DELETE_FIELDS: Mapping[str, tuple[type, str]] = {
 }
 
 
-def delete_options(query: Any, body: Any, caller: Caller) -> DeleteOptions:
+def delete_options(query: Any, body: Any, caller: UserInfo) -> DeleteOptions:
     """The options of delete, from the body, or from parameters only if there is none.
 
     Raises:

@@ -15,7 +15,7 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures, subresources
 from kueuelib.embedded.access.attributes import Attributes, Authorizer, refusal
 from kueuelib.embedded.access.tokens import token_request
-from kueuelib.embedded.admission.plugin import Caller, Operation
+from kueuelib.embedded.admission.plugin import Operation, UserInfo
 from kueuelib.embedded.builtins.fields import forbidden
 from kueuelib.embedded.builtins.rule_table import check
 from kueuelib.embedded.http import bodies, views
@@ -23,7 +23,7 @@ from kueuelib.embedded.http.answers import (
     PIECE,
     VIEWS,
     YAML,
-    Form,
+    MediaForm,
     answer,
     negotiate,
     parts_of,
@@ -40,8 +40,8 @@ from kueuelib.embedded.http.parameters import (
     write_options,
 )
 from kueuelib.embedded.http.watching import watch
-from kueuelib.embedded.http.yaml_bodies import Unreadable
-from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.http.yaml_bodies import UnreadableBody
+from kueuelib.embedded.registry.kind import Kind, KindVersion
 from kueuelib.embedded.schema.formats import problem
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import FieldValidation, PatchType, WriteOptions
@@ -148,14 +148,14 @@ Answer = Awaitable[web.StreamResponse]
 
 
 @attrs.frozen(eq=False)
-class Resources:
+class ResourceHandler:
     """Serves every kind of the registry."""
 
     _service: ApiService
     _authorizer: Authorizer
 
     async def serve(
-        self, request: web.BaseRequest, route: Route, caller: Caller
+        self, request: web.BaseRequest, route: Route, caller: UserInfo
     ) -> web.StreamResponse:
         """Answers one request.
 
@@ -176,9 +176,9 @@ class _Call:
     authorizer: Authorizer
     request: web.BaseRequest
     route: Route
-    caller: Caller
+    caller: UserInfo
     kind: Kind
-    version: Version
+    version: KindVersion
 
     async def serve(self) -> web.StreamResponse:
         """The answer."""
@@ -323,7 +323,7 @@ class _Call:
         options = self._options("PatchOptions", type_)
         try:
             body = await self._body(options)
-        except Unreadable as error:
+        except UnreadableBody as error:
             absent = self.service.commits.present(self.kind, target.key) is None
             if absent and type_ is not PatchType.APPLY:
                 raise failures.not_found(self.kind, target.key.name) from error
@@ -360,7 +360,7 @@ class _Call:
         obj, gone = await self.service.deletes.delete(kind, self.version, key, options)
         if gone and not kind.returned:
             about = failures.details(kind, key.name, uid=obj["metadata"]["uid"])
-            return answer(success(about), wanted=Form(wanted.format), warnings=warnings)
+            return answer(success(about), wanted=MediaForm(wanted.format), warnings=warnings)
         status = 202 if options.accepted and not gone else 200
         return await self._object(obj, wanted, warnings, status)
 
@@ -453,7 +453,7 @@ class _Call:
     def _content_type(self) -> str:
         return self.request.headers.get("Content-Type", "")
 
-    def _wanted(self, offered: frozenset[tuple[str, str, str]] = frozenset()) -> Form:
+    def _wanted(self, offered: frozenset[tuple[str, str, str]] = frozenset()) -> MediaForm:
         return negotiate(self.request.headers.get("Accept", ""), offered)
 
     def _options(self, kind: str, type_: PatchType | None = None) -> WriteOptions:
@@ -467,7 +467,7 @@ class _Call:
         notice = options.field_validation is not FieldValidation.IGNORE
         try:
             data, duplicates = await self._parsed(raw, notice=notice)
-        except Unreadable as error:
+        except UnreadableBody as error:
             if whole is None:
                 raise
             raise error.of_object(raw, whole.kind) from error
@@ -488,14 +488,14 @@ class _Call:
         return await work(len(raw), bodies.parse, raw, self._content_type, notice_duplicates=notice)
 
     async def _object(
-        self, obj: Obj, wanted: Form, warnings: Sequence[str] = (), status: int = 200
+        self, obj: Obj, wanted: MediaForm, warnings: Sequence[str] = (), status: int = 200
     ) -> web.Response:
         if wanted.view:
             obj = views.viewed(obj, self.kind, self.version, wanted, self._now, self._include)
         return await self._reply(obj, wanted, warnings, status)
 
     async def _reply(
-        self, body: Any, wanted: Form, warnings: Sequence[str] = (), status: int = 200
+        self, body: Any, wanted: MediaForm, warnings: Sequence[str] = (), status: int = 200
     ) -> web.Response:
         parts = parts_of(body)
         if self.version.deprecation:

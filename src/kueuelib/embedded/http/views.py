@@ -10,13 +10,13 @@ import orjson
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
 from kueuelib.embedded.builtins.defaults import TEMPLATE_GENERATION
-from kueuelib.embedded.http.answers import Form, Parts
+from kueuelib.embedded.http.answers import MediaForm, Parts
 from kueuelib.embedded.registry.cells import AGE, CREATED
-from kueuelib.embedded.registry.kind import Column, Kind, Version
+from kueuelib.embedded.registry.kind import Kind, KindVersion, PrinterColumn
 from kueuelib.errors import NotAcceptable
 
 
-def check_fits(wanted: Form, kind: Kind, *, a_list: bool) -> None:
+def check_fits(wanted: MediaForm, kind: Kind, *, a_list: bool) -> None:
     """Refuses the view of one object for a list, and vice versa.
 
     Raises:
@@ -34,7 +34,7 @@ def check_fits(wanted: Form, kind: Kind, *, a_list: bool) -> None:
     raise NotAcceptable(f"you requested {misfit}, but the requested object is {what}")
 
 
-NAME = Column(
+NAME = PrinterColumn(
     "Name",
     "string",
     lambda obj, _: obj["metadata"]["name"],
@@ -44,7 +44,7 @@ NAME = Column(
 DEFAULT_COLUMNS = (AGE,)
 
 
-def columns_of(kind: Kind, version: Version) -> tuple[Column, ...]:
+def columns_of(kind: Kind, version: KindVersion) -> tuple[PrinterColumn, ...]:
     """All columns of a kind, including NAME if it comes first."""
     own = version.columns if version.columns is not None else DEFAULT_COLUMNS
     return own if kind.plural == "events" and kind.builtin else (NAME, *own)
@@ -67,7 +67,9 @@ def partial(obj: Obj, version: str = "v1") -> Obj:
     }
 
 
-def row(kind: Kind, version: Version, wanted: Form, now: float, include: str, obj: Obj) -> Obj:
+def row(
+    kind: Kind, version: KindVersion, wanted: MediaForm, now: float, include: str, obj: Obj
+) -> Obj:
     """One object as a row of a `Table`.
 
     Args:
@@ -85,9 +87,9 @@ def row(kind: Kind, version: Version, wanted: Form, now: float, include: str, ob
 
 def table(
     kind: Kind,
-    version: Version,
+    version: KindVersion,
     rows: Sequence[Any],
-    wanted: Form,
+    wanted: MediaForm,
     meta: Obj,
     *,
     headings: bool = True,
@@ -129,7 +131,7 @@ def list_head(kind: str, api_version: str, meta: Obj) -> bytes:
     return head[:-1] + b',"items":['
 
 
-def raw_list(kind: Kind, version: Version, items: Iterable[bytes], meta: Obj) -> Parts:
+def raw_list(kind: Kind, version: KindVersion, items: Iterable[bytes], meta: Obj) -> Parts:
     """A list of encoded objects; items of built-in kinds lose apiVersion and kind."""
     api_version = kind.api_version(version.name)
     prefixes: tuple[bytes, ...] = ()
@@ -149,7 +151,9 @@ def raw_list(kind: Kind, version: Version, items: Iterable[bytes], meta: Obj) ->
     return [*(parts[:-1] or parts), b"]}"]
 
 
-def viewed(obj: Any, kind: Kind, version: Version, wanted: Form, now: float, include: str) -> Any:
+def viewed(
+    obj: Any, kind: Kind, version: KindVersion, wanted: MediaForm, now: float, include: str
+) -> Any:
     """One object in the wanted view."""
     if wanted.view == "Table":
         known = obj["metadata"].get("resourceVersion")

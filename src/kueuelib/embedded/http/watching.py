@@ -19,10 +19,17 @@ from aiohttp import web
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.http import views
-from kueuelib.embedded.http.answers import JSON, VIEWS, Form, negotiate, pieces, warning_headers
+from kueuelib.embedded.http.answers import (
+    JSON,
+    VIEWS,
+    MediaForm,
+    negotiate,
+    pieces,
+    warning_headers,
+)
 from kueuelib.embedded.http.parameters import Route, watch_options
 from kueuelib.embedded.reading import Frame
-from kueuelib.embedded.registry.kind import Kind, Version
+from kueuelib.embedded.registry.kind import Kind, KindVersion
 from kueuelib.embedded.service import ApiService
 from kueuelib.runtime.connections import Connection
 
@@ -42,8 +49,8 @@ class Framer:
     """One watch event as a line."""
 
     _kind: Kind
-    _version: Version
-    _wanted: Form
+    _version: KindVersion
+    _wanted: MediaForm
     _include: str
     _now: Callable[[], float]
     _headings: bool = attrs.field(init=False, default=True)
@@ -83,7 +90,7 @@ class Framer:
 
 
 async def watch(
-    request: web.BaseRequest, service: ApiService, route: Route, kind: Kind, version: Version
+    request: web.BaseRequest, service: ApiService, route: Route, kind: Kind, version: KindVersion
 ) -> web.StreamResponse:
     """Send changes as a stream until it ends or the client leaves.
 
@@ -96,7 +103,9 @@ async def watch(
     stream = service.stream(kind, version, route.namespace, options)
     include = request.query.get("includeObject", "Metadata")
     frame = Framer(kind, version, wanted, include, service.now)
-    headers = [("Content-Type", Form(JSON, wanted.view, wanted.group, wanted.version).media_type)]
+    headers = [
+        ("Content-Type", MediaForm(JSON, wanted.view, wanted.group, wanted.version).media_type)
+    ]
     if version.deprecation:
         headers += warning_headers([version.deprecation])
     response = web.StreamResponse(headers=headers)

@@ -39,7 +39,7 @@ _EXPECTED: Final = (
 _LITERALS: Final = ("true", "false", "null", "-")
 
 
-class Unreadable(BadRequest):
+class UnreadableBody(BadRequest):
     """A body that cannot be read.
 
     Args:
@@ -93,24 +93,24 @@ def mended(body: bytes) -> bytes:
     return _ESCAPES.sub(lambda match: "\\ufffd" if match[1] else match[0], text).encode()
 
 
-def not_json(body: bytes) -> Unreadable:
+def not_json(body: bytes) -> UnreadableBody:
     """The failure of a body that was read as JSON."""
     text = body.decode(errors="replace")
     try:
         json.loads(text, parse_int=str, parse_constant=_no_number)  # long ints are errors
     except json.JSONDecodeError as error:
-        return Unreadable(_words(text, error))
+        return UnreadableBody(_words(text, error))
     except RecursionError:
-        return Unreadable("exceeded max depth")
-    except Unreadable as error:
+        return UnreadableBody("exceeded max depth")
+    except UnreadableBody as error:
         return error
-    return Unreadable("json: cannot unmarshal number into Go value of type float64")
+    return UnreadableBody("json: cannot unmarshal number into Go value of type float64")
 
 
 def _no_number(name: str) -> None:
     """`NaN`, `Infinity` and `-Infinity`, which Python reads."""
     after = "in numeric literal" if name.startswith("-") else "looking for beginning of value"
-    raise Unreadable(f"invalid character '{name.lstrip('-')[0]}' {after}")
+    raise UnreadableBody(f"invalid character '{name.lstrip('-')[0]}' {after}")
 
 
 def _words(text: str, error: json.JSONDecodeError) -> str:
@@ -129,17 +129,17 @@ def _words(text: str, error: json.JSONDecodeError) -> str:
     return f"invalid character {shown} {after}"
 
 
-def not_yaml(error: Exception) -> Unreadable:
+def not_yaml(error: Exception) -> UnreadableBody:
     """The failure of a body that was read as YAML; both libraries have the same ancestor."""
     if not isinstance(error, yaml.MarkedYAMLError):
-        return Unreadable(f"yaml: {' '.join(str(error).split())}", is_yaml=True)
+        return UnreadableBody(f"yaml: {' '.join(str(error).split())}", is_yaml=True)
     scanned: Any = isinstance(error, yaml.scanner.ScannerError)
     marks = (error.context_mark, error.problem_mark)
     line = next((mark.line for mark in marks if mark is not None and mark.line), 0)
     if error.problem and error.problem.startswith("could not find expected"):
         line += 1
     where = f"line {line + scanned}: " if line else ""
-    return Unreadable(f"yaml: {where}{error.problem}", is_yaml=True)
+    return UnreadableBody(f"yaml: {where}{error.problem}", is_yaml=True)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -159,20 +159,20 @@ _TEXT, _MERGE, _BINARY = f"{_PREFIX}str", f"{_PREFIX}merge", f"{_PREFIX}binary"
 _INFINITE: Final = {"i": "Inf", "n": "NaN"}
 
 
-class _Loader(yaml.CSafeLoader):
+class _BodyLoader(yaml.CSafeLoader):
     """Times stay texts, and `y` is true."""
 
 
-_Loader.yaml_implicit_resolvers = {
+_BodyLoader.yaml_implicit_resolvers = {
     letter: [(tag, pattern) for tag, pattern in resolvers if tag != f"{_PREFIX}timestamp"]
     for letter, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
 }
 
 
-_Loader.add_implicit_resolver(f"{_PREFIX}bool", re.compile(r"^[ynYN]$"), list("ynYN"))
+_BodyLoader.add_implicit_resolver(f"{_PREFIX}bool", re.compile(r"^[ynYN]$"), list("ynYN"))
 _FLOAT: Final = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
-_Loader.add_implicit_resolver(f"{_PREFIX}float", _FLOAT, list("-+.0123456789"))
-_Loader.bool_values = {**yaml.CSafeLoader.bool_values, "y": True, "n": False}
+_BodyLoader.add_implicit_resolver(f"{_PREFIX}float", _FLOAT, list("-+.0123456789"))
+_BodyLoader.bool_values = {**yaml.CSafeLoader.bool_values, "y": True, "n": False}
 _TOO_DEEP: Final = "error parsing YAML: exceeded max depth"
 _BECAUSE: Final = (yaml.YAMLError, ValueError, KeyError)
 """The exceptions for malformed YAML; the last two are for values that do not match their tag."""
@@ -214,7 +214,7 @@ class _Builder:
     """Builds JSON data from the events of one body."""
 
     def __init__(self, body: bytes) -> None:
-        self._loader = _Loader(body)
+        self._loader = _BodyLoader(body)
         self._until = time.thread_time() + SECONDS
         self._events = 0
         self._nodes = 0
@@ -279,7 +279,9 @@ class _Builder:
             tag = resolved
         elif tag in _RESOLVED and resolved != tag and (tag, resolved) != _NUMBERS[::-1]:
             told = [name.replace(_PREFIX, "!!") for name in (resolved, tag)]
-            raise Unreadable(f"yaml: cannot decode {told[0]} `{text}` as a {told[1]}", is_yaml=True)
+            raise UnreadableBody(
+                f"yaml: cannot decode {told[0]} `{text}` as a {told[1]}", is_yaml=True
+            )
         value: Any = text
         if tag == _MERGE:
             value = _Merge
@@ -294,7 +296,7 @@ class _Builder:
                 shown = _INFINITE.get(text.lstrip("+-.").lower()[:1])
                 if shown is not None:
                     sign = "-" if text[0] == "-" else "+" if shown == "Inf" else ""
-                    raise Unreadable(f"json: unsupported value: {sign}{shown}", is_yaml=True)
+                    raise UnreadableBody(f"json: unsupported value: {sign}{shown}", is_yaml=True)
             elif isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
                 value = int(value)
             elif isinstance(value, int) and not -(2**63) <= value < 2**64:
@@ -309,7 +311,7 @@ class _Builder:
             return base64.b64decode("".join(text.split()), validate=True).decode(errors="replace")
         except ValueError as error:
             why = "yaml: !!binary value contains invalid base64 data"
-            raise Unreadable(why, is_yaml=True) from error
+            raise UnreadableBody(why, is_yaml=True) from error
 
     def _inside(self, event: Any) -> Any:
         self._depth += 1
@@ -342,7 +344,7 @@ class _Builder:
             elif key is None:
                 shown = f"key: <nil>, value: {json.dumps(value)}"
                 why = f"unsupported map key of type: %!s(<nil>), {shown}"
-                raise Unreadable(why, is_yaml=True)
+                raise UnreadableBody(why, is_yaml=True)
             else:
                 fields[key if isinstance(key, str) else json.dumps(key)] = value
         return {**merged, **fields} if merged else fields

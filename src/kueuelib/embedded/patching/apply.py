@@ -17,7 +17,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.patching import fieldsets
 from kueuelib.embedded.patching.fieldsets import (
     NO_FIELDS,
-    Difference,
+    FieldDifference,
     FieldSet,
     Path,
     compare,
@@ -508,7 +508,7 @@ def _lost(node: SchemaNode, whole: Obj, part: Obj) -> FieldSet:
 
 # ---- both ---------------------------------------------------------------------------------------
 
-_NOTHING: Final = Difference(NO_FIELDS, NO_FIELDS, NO_FIELDS)
+_NOTHING: Final = FieldDifference(NO_FIELDS, NO_FIELDS, NO_FIELDS)
 
 
 @attrs.frozen(eq=False)
@@ -520,15 +520,15 @@ class _Views:
     _old: Obj
     _new: Obj
     _ignored: tuple[Path, ...]
-    _known: dict[str, Difference | None] = attrs.field(init=False, factory=dict)
+    _known: dict[str, FieldDifference | None] = attrs.field(init=False, factory=dict)
 
-    def difference(self, api_version: str) -> Steps[Difference | None]:
+    def difference(self, api_version: str) -> Steps[FieldDifference | None]:
         """The change at a version; None when the version no longer exists."""
         if api_version not in self._known:
             self._known[api_version] = yield from self._compared(api_version)
         return self._known[api_version]
 
-    def _compared(self, api_version: str) -> Steps[Difference | None]:
+    def _compared(self, api_version: str) -> Steps[FieldDifference | None]:
         old: Obj | None = self._old
         if self._old.get("apiVersion"):
             old = yield from _converted(self._old, self._version, api_version)

@@ -310,7 +310,7 @@ def show_element(name: str) -> str:
 
 
 @attrs.frozen
-class Difference:
+class FieldDifference:
     """The fields by which a new state differs from an old one.
 
     Attributes:
@@ -328,19 +328,19 @@ class Difference:
         """Added or modified."""
         return self.added | self.modified
 
-    def without(self, prefixes: Iterable[Path]) -> Difference:
+    def without(self, prefixes: Iterable[Path]) -> FieldDifference:
         """The difference outside some prefixes."""
         cut = tuple(prefixes)
-        return Difference(
+        return FieldDifference(
             without(self.added, cut), without(self.modified, cut), without(self.removed, cut)
         )
 
 
-def compare(node: SchemaNode, old: Any, new: Any) -> Difference:
+def compare(node: SchemaNode, old: Any, new: Any) -> FieldDifference:
     """The fields that a change from `old` to `new` adds, modifies and removes."""
     walk = _Walk()
     walk.walk(node, old, new, ())
-    return Difference(frozenset(walk.added), frozenset(walk.modified), frozenset(walk.removed))
+    return FieldDifference(frozenset(walk.added), frozenset(walk.modified), frozenset(walk.removed))
 
 
 class _Walk:

@@ -13,7 +13,7 @@ from kueuelib.embedded.admission.plugin import KindRules
 from kueuelib.embedded.builtins.fields import invalid
 from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace, check
 from kueuelib.embedded.registry.cells import COLUMNS
-from kueuelib.embedded.registry.kind import ALL_VERBS, Column, Kind, Twin, Version
+from kueuelib.embedded.registry.kind import ALL_VERBS, Kind, KindVersion, PrinterColumn, Twin
 from kueuelib.embedded.schema.typed import TypedSchema
 from kueuelib.errors import FieldError
 from kueuelib.machinery.selectors import field_of
@@ -91,7 +91,7 @@ def event_twin(core: Kind) -> Kind:
     """The kind of events in this group, as a twin of the core group's."""
     version = core.versions["v1"]
 
-    def column(given: Column) -> Column:
+    def column(given: PrinterColumn) -> PrinterColumn:
         def read(obj: Obj, now: float) -> Any:
             return given.read(to_core(obj), now)
 
@@ -153,7 +153,7 @@ def builtin_kinds(rules: Rules) -> list[Kind]:
 
 def _kind(group: str, row: list[str], rules: Rules) -> Kind:
     name, plural, short, *traits = row
-    version = Version(
+    version = KindVersion(
         "v1",
         schema=TypedSchema.of(group, name),
         columns=COLUMNS.get(name),

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kueuelib.api.meta import Obj, find_condition, is_true, parse_time
 from kueuelib.api.phrases import duration
 from kueuelib.embedded.builtins.fields import section
-from kueuelib.embedded.registry.kind import Column
+from kueuelib.embedded.registry.kind import PrinterColumn
 from kueuelib.machinery.selectors import field_of
 
 # ---- the part of JSONPath that printer columns use -----------------------------------------------
@@ -463,32 +463,32 @@ def _read(text: str) -> Callable[[Obj, float], Any]:
     return cell(*arguments) if arguments else cell
 
 
-AGE: Final = Column("Age", "string", ago("metadata.creationTimestamp"))
-CREATED: Final = (Column("Created At", "date", _read(".metadata.creationTimestamp")),)
+AGE: Final = PrinterColumn("Age", "string", ago("metadata.creationTimestamp"))
+CREATED: Final = (PrinterColumn("Created At", "date", _read(".metadata.creationTimestamp")),)
 """The columns of a kind without its own."""
 _POD: Final = tuple(
-    Column(name, "string", every(f"spec.template.spec.containers.{key}"), priority=1)
+    PrinterColumn(name, "string", every(f"spec.template.spec.containers.{key}"), priority=1)
     for name, key in (("Containers", "name"), ("Images", "image"))
 )
-_SHARED: Final[Mapping[str, tuple[Column, ...]]] = {
+_SHARED: Final[Mapping[str, tuple[PrinterColumn, ...]]] = {
     "AGE": (AGE,),
     "CREATED": CREATED,
     "POD": _POD,
-    "SELECTOR": (Column("Selector", "string", selector, priority=1),),
+    "SELECTOR": (PrinterColumn("Selector", "string", selector, priority=1),),
 }
 
 
-def _columns(lines: list[str]) -> Iterator[Column]:
+def _columns(lines: list[str]) -> Iterator[PrinterColumn]:
     for line in lines:
         if line in _SHARED:
             yield from _SHARED[line]
             continue
         name, type_, text, *marks = (part.strip() for part in line.split(" | "))
         wide, _, form = "".join(marks).partition(" ")
-        yield Column(name, type_, _read(text), form, priority=int(wide == "wide"))
+        yield PrinterColumn(name, type_, _read(text), form, priority=int(wide == "wide"))
 
 
-def _all() -> Iterator[tuple[str, tuple[Column, ...]]]:
+def _all() -> Iterator[tuple[str, tuple[PrinterColumn, ...]]]:
     text = files("kueuelib.embedded.registry").joinpath("columns.txt").read_text("ascii")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     for paragraph in "\n".join(lines).replace("\n ", "\t").splitlines():
@@ -496,4 +496,4 @@ def _all() -> Iterator[tuple[str, tuple[Column, ...]]]:
         yield from ((kind, tuple(_columns(lines))) for kind in kinds.split())
 
 
-COLUMNS: Final[Mapping[str, tuple[Column, ...]]] = dict(_all())
+COLUMNS: Final[Mapping[str, tuple[PrinterColumn, ...]]] = dict(_all())

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from kueuelib.api.meta import Obj, find_condition, with_raw_condition
-from kueuelib.embedded.admission.plugin import AdmissionRequest, KindRules
+from kueuelib.embedded.admission.plugin import AdmissionAttributes, KindRules
 from kueuelib.embedded.builtins.fields import (
     invalid,
     listed,
@@ -33,7 +33,7 @@ _ORDER = (
 
 
 @attrs.frozen
-class Verdict:
+class AcceptedNames:
     """The names that a definition gets.
 
     Attributes:
@@ -47,7 +47,9 @@ class Verdict:
     message: str = ""
 
 
-def accepted(wanted: Mapping[str, Any], held: Mapping[str, Any], others: Iterable[Kind]) -> Verdict:
+def accepted(
+    wanted: Mapping[str, Any], held: Mapping[str, Any], others: Iterable[Kind]
+) -> AcceptedNames:
     """Decide which of its requested names a definition gets.
 
     Args:
@@ -80,7 +82,7 @@ def accepted(wanted: Mapping[str, Any], held: Mapping[str, Any], others: Iterabl
         names["categories"] = wanted["categories"]
     else:
         names.pop("categories", None)
-    return Verdict(names, reason, message)
+    return AcceptedNames(names, reason, message)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -107,14 +109,14 @@ class CrdRules(KindRules):
         if isinstance(service, dict) and service:
             setdefault(service, "port", 443)
 
-    def prepare_create(self, obj: Obj, request: AdmissionRequest) -> None:
+    def prepare_create(self, obj: Obj, request: AdmissionAttributes) -> None:
         """Reset the status, and add the finalizer that removes its objects first."""
         meta = obj["metadata"]
         meta["finalizers"] = list(dict.fromkeys([*listed(meta, "finalizers"), CLEANUP]))
         obj["status"] = {"conditions": [], "acceptedNames": {}, "storedVersions": []}
         self._settle(obj, None, request.now)
 
-    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionRequest) -> None:
+    def prepare_update(self, obj: Obj, old: Obj, request: AdmissionAttributes) -> None:
         """Update the status after a change of the spec."""
         if not request.subresource:
             self._settle(obj, old, request.now)
@@ -125,7 +127,7 @@ class CrdRules(KindRules):
         formats = unknown_formats(obj["spec"])
         return [f'unrecognized format "{name}"' for name in formats if name not in known]
 
-    def prepare_delete(self, obj: Obj, request: AdmissionRequest) -> None:
+    def prepare_delete(self, obj: Obj, request: AdmissionAttributes) -> None:
         """Show that its objects are being removed."""
         _set_condition(
             subobject(obj, "status"),

@@ -20,7 +20,7 @@ ENDING_VERBS = ("delete", "deletecollection", "get", "list", "watch")
 
 
 @attrs.frozen
-class Column:
+class PrinterColumn:
     """One column of the table that `kubectl get` prints.
 
     Attributes:
@@ -41,7 +41,7 @@ class Column:
 
 
 @attrs.frozen(eq=False)
-class Version:
+class KindVersion:
     """One API version of a kind.
 
     Attributes:
@@ -60,7 +60,7 @@ class Version:
     served: bool = True
     openapi: Mapping[str, Any] | None = None
     schema: Any = None
-    columns: tuple[Column, ...] | None = None
+    columns: tuple[PrinterColumn, ...] | None = None
     status: bool = False
     scale: Mapping[str, str] | None = None
     selectable: tuple[str, ...] = ()
@@ -131,7 +131,7 @@ class Kind:
     plural: str
     singular: str
     namespaced: bool
-    versions: Mapping[str, Version]
+    versions: Mapping[str, KindVersion]
     storage: str
     list_kind: str = ""
     short_names: tuple[str, ...] = ()
@@ -232,7 +232,7 @@ class Registry:
         """The kind that stores the objects which a kind shows."""
         return next(each for each in self if each.table == kind.table)
 
-    def served(self, group: str, version: str, plural: str) -> tuple[Kind, Version] | None:
+    def served(self, group: str, version: str, plural: str) -> tuple[Kind, KindVersion] | None:
         """The kind and the version of a URL; None if it is not served."""
         kind = self._kinds.get((group, plural))
         if kind is None:
@@ -240,7 +240,7 @@ class Registry:
         served = kind.versions.get(version)
         return (kind, served) if served is not None and served.served else None
 
-    def require(self, resource: Resource) -> tuple[Kind, Version]:
+    def require(self, resource: Resource) -> tuple[Kind, KindVersion]:
         """The kind and the version of a resource.
 
         Raises:
@@ -270,7 +270,7 @@ class Registry:
         }
         return sorted(names, key=version_rank, reverse=True)
 
-    def kinds_of(self, group: str, version: str) -> list[tuple[Kind, Version]]:
+    def kinds_of(self, group: str, version: str) -> list[tuple[Kind, KindVersion]]:
         """The kinds of a group at a version, by plural."""
         pairs = [
             (kind, kind.versions[version])

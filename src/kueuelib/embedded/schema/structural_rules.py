@@ -27,7 +27,7 @@ JUNCTORS: Final = ("allOf", "anyOf", "oneOf")
 _EITHER: Final = [{"type": "integer"}, {"type": "string"}]
 
 
-class Level(Enum):
+class SchemaLevel(Enum):
     """The level of a schema; the value is its name in messages."""
 
     ROOT = "at the root"
@@ -42,14 +42,14 @@ def structural_problems(schema: Raw, path: str) -> list[FieldError]:
         schema: the whole schema of one version, without unsupported keywords.
         path: of the schema in the definition.
     """
-    errors = [*_structure(schema, path, Level.ROOT), *_incomplete(schema, schema, path, path)]
+    errors = [*_structure(schema, path, SchemaLevel.ROOT), *_incomplete(schema, schema, path, path)]
     return sorted(errors, key=lambda error: f"{error.path}: {error.message}")
 
 
 # ---- walking -------------------------------------------------------------------------------------
 
 
-def _structure(schema: Raw, path: str, level: Level) -> Errors:
+def _structure(schema: Raw, path: str, level: SchemaLevel) -> Errors:
     for rule in (types_are_told, heads_have_their_types, metadata_of_the_root_is_known):
         yield from rule(schema, path, level)
     yield from extensions_agree(schema, path)
@@ -57,12 +57,12 @@ def _structure(schema: Raw, path: str, level: Level) -> Errors:
     skipped = _int_or_string_part(schema)
     yield from _nested_parts(schema, path, skipped)
     for name, sub in properties_of(schema):
-        yield from _structure(sub, f"{path}.properties[{name}]", Level.FIELD)
+        yield from _structure(sub, f"{path}.properties[{name}]", SchemaLevel.FIELD)
     if isinstance(schema.get("items"), Mapping):
-        yield from _structure(schema["items"], f"{path}.items", Level.ITEM)
+        yield from _structure(schema["items"], f"{path}.items", SchemaLevel.ITEM)
     if isinstance(schema.get("additionalProperties"), Mapping):
         yield from _structure(
-            schema["additionalProperties"], f"{path}.additionalProperties", Level.FIELD
+            schema["additionalProperties"], f"{path}.additionalProperties", SchemaLevel.FIELD
         )
 
 
@@ -127,7 +127,7 @@ def _is_empty(value: Any) -> bool:
 # ---- rules of structure --------------------------------------------------------------------------
 
 
-def types_are_told(schema: Raw, path: str, level: Level) -> Errors:
+def types_are_told(schema: Raw, path: str, level: SchemaLevel) -> Errors:
     """Every value has a type, unless it may be anything or an integer or a string; the root is an
     object and no map, and the items of an array have a schema.
     """
@@ -139,9 +139,9 @@ def types_are_told(schema: Raw, path: str, level: Level) -> Errors:
         yield invalid(where, type_, text) if type_ else required(where, text)
     elif not type_ and not schema.get(INT_OR_STRING) and not schema.get(PRESERVE):
         yield required(where, f"must not be empty {level.value}")
-    if level is Level.ROOT and type_ and type_ != "object":
+    if level is SchemaLevel.ROOT and type_ and type_ != "object":
         yield invalid(where, type_, "must be object at the root")
-    if level is Level.ROOT and schema.get("additionalProperties") is not None:
+    if level is SchemaLevel.ROOT and schema.get("additionalProperties") is not None:
         yield forbidden(f"{path}.additionalProperties", "must not be used at the root")
 
 
@@ -161,9 +161,9 @@ def extensions_agree(schema: Raw, path: str) -> Errors:
         yield required(f"{path}.properties", text)
 
 
-def heads_have_their_types(schema: Raw, path: str, level: Level) -> Errors:
+def heads_have_their_types(schema: Raw, path: str, level: SchemaLevel) -> Errors:
     """`apiVersion` and `kind` are strings, `metadata` is an object."""
-    if level is not Level.ROOT and not schema.get(EMBEDDED):
+    if level is not SchemaLevel.ROOT and not schema.get(EMBEDDED):
         return
     for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
         head = (schema.get("properties") or {}).get(name)
@@ -172,10 +172,10 @@ def heads_have_their_types(schema: Raw, path: str, level: Level) -> Errors:
             yield invalid(where, head.get("type") or "", f"must be {wanted}")
 
 
-def metadata_of_the_root_is_known(schema: Raw, path: str, level: Level) -> Errors:
+def metadata_of_the_root_is_known(schema: Raw, path: str, level: SchemaLevel) -> Errors:
     """Only the names in the metadata may be restricted."""
     meta = (schema.get("properties") or {}).get("metadata")
-    if level is not Level.ROOT or meta is None:
+    if level is not SchemaLevel.ROOT or meta is None:
         return
     others = _told(meta).keys() - {"type", "default", "properties"}
     if others or not (meta.get("properties") or {}).keys() <= {"name", "generateName"}:

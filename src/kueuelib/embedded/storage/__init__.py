@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from kueuelib.embedded.storage.memory import (
-    Change,
     Compacted,
-    Entry,
+    KindTable,
     StaleWrite,
     Storage,
-    Table,
+    StorageEvent,
+    StoredState,
     encoded,
 )
 
-__all__ = ["Change", "Compacted", "Entry", "StaleWrite", "Storage", "Table", "encoded"]
+__all__ = [
+    "Compacted",
+    "KindTable",
+    "StaleWrite",
+    "Storage",
+    "StorageEvent",
+    "StoredState",
+    "encoded",
+]

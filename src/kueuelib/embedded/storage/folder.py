@@ -58,7 +58,7 @@ _LOG = logging.getLogger("kueuelib.embedded")
 
 
 @attrs.frozen
-class Row:
+class StoredRow:
     """One state of one object, as it is stored.
 
     Attributes:
@@ -255,7 +255,7 @@ class DataFolder:
 
     # ---- reading
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[StoredRow]:
         """All states, the oldest first.
 
         Raises:
@@ -267,7 +267,7 @@ class DataFolder:
                 "ORDER BY revision"
             ):
                 revision, kind, namespace, name, removed, version, raw = row
-                yield Row(revision, kind, namespace, name, bool(removed), version, raw)
+                yield StoredRow(revision, kind, namespace, name, bool(removed), version, raw)
 
     def fact(self, name: str) -> bytes | None:
         """The record under a name."""
@@ -293,7 +293,7 @@ class DataFolder:
 
     # ---- writing
 
-    def append(self, row: Row) -> None:
+    def append(self, row: StoredRow) -> None:
         """Adds a state in its own transaction; afterwards it survives the end of the process.
 
         Raises:

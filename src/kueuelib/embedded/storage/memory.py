@@ -13,7 +13,7 @@ import attrs
 import orjson
 
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.embedded.storage.folder import DataFolder, Row
+from kueuelib.embedded.storage.folder import DataFolder, StoredRow
 from kueuelib.errors import KueuelibError, ServerError
 from kueuelib.runtime.entry import LARGE, uncollected
 
@@ -42,7 +42,7 @@ class StaleWrite(KueuelibError):
 
 
 @attrs.define(eq=False)
-class Entry:
+class StoredState:
     """One state of one object.
 
     Attributes:
@@ -72,7 +72,7 @@ class Entry:
 
 
 @attrs.frozen(eq=False)
-class Change:
+class StorageEvent:
     """One step in the life of an object.
 
     Attributes:
@@ -83,12 +83,12 @@ class Change:
     """
 
     revision: int
-    before: Entry | None
-    after: Entry
+    before: StoredState | None
+    after: StoredState
     removed: bool
 
 
-class Table:
+class KindTable:
     """All objects of one kind, ordered by namespace and name, and a log of their changes.
 
     The log is a window: readers have an absolute position in it and pull. A reader that falls
@@ -101,11 +101,11 @@ class Table:
 
     def __init__(self, name: str, floor: int = 0) -> None:
         self.name = name
-        self._spaces: dict[str, dict[str, Entry]] = {}
+        self._spaces: dict[str, dict[str, StoredState]] = {}
         self._names: dict[str, list[str]] = {}
         self._order: list[str] = []
         self._count = 0
-        self._log: list[Change] = []
+        self._log: list[StorageEvent] = []
         self._first = 0
         self._log_bytes = 0
         self._compacted = floor
@@ -114,12 +114,12 @@ class Table:
     def __len__(self) -> int:
         return self._count
 
-    def get(self, key: ObjectKey) -> Entry | None:
+    def get(self, key: ObjectKey) -> StoredState | None:
         """The present state of an object."""
         space = self._spaces.get(key.namespace)
         return None if space is None else space.get(key.name)
 
-    def entries(self, namespace: str = "", after: ObjectKey | None = None) -> Iterator[Entry]:
+    def entries(self, namespace: str = "", after: ObjectKey | None = None) -> Iterator[StoredState]:
         """Present states in the order of their keys.
 
         Args:
@@ -141,13 +141,13 @@ class Table:
         """The namespaces with objects."""
         return list(self._order)
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: StorageEvent) -> None:
         """Makes a change visible and wakes its waiters."""
         self._place(change)
         self._note(change)
         self.wake()
 
-    def restore(self, change: Change, *, logged: bool) -> None:
+    def restore(self, change: StorageEvent, *, logged: bool) -> None:
         """Makes a change of an earlier process visible.
 
         Args:
@@ -158,7 +158,7 @@ class Table:
         if logged:
             self._note(change)
 
-    def _place(self, change: Change) -> None:
+    def _place(self, change: StorageEvent) -> None:
         entry = change.after
         namespace, name = entry.key
         if change.removed:
@@ -180,7 +180,7 @@ class Table:
                 self._count += 1
             self._spaces[namespace][name] = entry
 
-    def _note(self, change: Change) -> None:
+    def _note(self, change: StorageEvent) -> None:
         self._log.append(change)
         self._log_bytes += len(change.after.raw)
         if len(self._log) > LOG_LENGTH or (
@@ -227,7 +227,7 @@ class Table:
             raise Compacted(revision, self._compacted)
         return self._first + bisect_right(self._log, revision, key=lambda change: change.revision)
 
-    def since(self, position: int, limit: int = 512) -> list[Change]:
+    def since(self, position: int, limit: int = 512) -> list[StorageEvent]:
         """The changes since a position.
 
         Raises:
@@ -238,13 +238,13 @@ class Table:
             raise Compacted(position, self._compacted)
         return self._log[start : start + limit]
 
-    def as_of(self, revision: int) -> Mapping[ObjectKey, Entry | None]:
+    def as_of(self, revision: int) -> Mapping[ObjectKey, StoredState | None]:
         """The past states of objects that have changed since a revision; None for absent ones.
 
         Raises:
             Compacted: the revision is no longer available.
         """
-        past: dict[ObjectKey, Entry | None] = {}
+        past: dict[ObjectKey, StoredState | None] = {}
         start = self.position(revision) - self._first
         for change in reversed(self._log[start:]):
             past[change.after.key] = change.before
@@ -315,14 +315,14 @@ class Journal:
         self._thread = threading.Thread(target=self._tidy, name="kueuelib-journal", daemon=True)
         self._thread.start()
 
-    def record(self, table: str, change: Change) -> None:
+    def record(self, table: str, change: StorageEvent) -> None:
         """Saves a change before it is visible; afterwards it survives the end of the process.
 
         Raises:
             ServerError: the disk refuses it.
         """
         entry = change.after
-        row = Row(
+        row = StoredRow(
             change.revision,
             table,
             entry.key.namespace,
@@ -392,18 +392,23 @@ class Storage:
         self.revision = 1
         self.floor = 0
         self.journal: Journal | None = None
-        self._tables: dict[str, Table] = {}
+        self._tables: dict[str, KindTable] = {}
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> KindTable:
         """The table of that name, which is created if it is missing."""
         table = self._tables.get(name)
         if table is None:
-            table = self._tables[name] = Table(name, self.floor)
+            table = self._tables[name] = KindTable(name, self.floor)
         return table
 
     def put(
-        self, table: Table, key: ObjectKey, obj: Obj, describe: Describe, expect: Entry | None
-    ) -> Change:
+        self,
+        table: KindTable,
+        key: ObjectKey,
+        obj: Obj,
+        describe: Describe,
+        expect: StoredState | None,
+    ) -> StorageEvent:
         """Stores an object, whose resource version is set here.
 
         Args:
@@ -419,11 +424,15 @@ class Storage:
         """
         if table.get(key) is not expect:
             raise StaleWrite(f"{table.name} {key}")
-        change = Change(self.revision + 1, expect, self._entry(key, obj, describe), removed=False)
+        change = StorageEvent(
+            self.revision + 1, expect, self._entry(key, obj, describe), removed=False
+        )
         self._commit(table, change)
         return change
 
-    def remove(self, table: Table, obj: Obj, describe: Describe, expect: Entry) -> Change:
+    def remove(
+        self, table: KindTable, obj: Obj, describe: Describe, expect: StoredState
+    ) -> StorageEvent:
         """Removes an object; `obj` is its last state, changed in place to the new resource version.
 
         Raises:
@@ -432,7 +441,7 @@ class Storage:
         """
         if table.get(expect.key) is not expect:
             raise StaleWrite(f"{table.name} {expect.key}")
-        change = Change(
+        change = StorageEvent(
             self.revision + 1, expect, self._entry(expect.key, obj, describe), removed=True
         )
         self._commit(table, change)
@@ -450,18 +459,18 @@ class Storage:
         if journal is not None:
             await journal.close()
 
-    def _commit(self, table: Table, change: Change) -> None:
+    def _commit(self, table: KindTable, change: StorageEvent) -> None:
         if self.journal is not None:
             self.journal.record(table.name, change)
         self.revision += 1
         table.apply(change)
 
-    def _entry(self, key: ObjectKey, obj: Obj, describe: Describe) -> Entry:
+    def _entry(self, key: ObjectKey, obj: Obj, describe: Describe) -> StoredState:
         revision = self.revision + 1
         meta = obj["metadata"]
         meta["resourceVersion"] = str(revision)
         head = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": meta}
-        return Entry(
+        return StoredState(
             key=key,
             revision=revision,
             version=obj["apiVersion"].rpartition("/")[2],

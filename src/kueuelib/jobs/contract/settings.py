@@ -88,7 +88,7 @@ WHOLE_ORIGIN: Final = Origin()
 
 
 @attrs.frozen
-class Difference:
+class MetadataConflict:
     """A disagreement between pods of one group about a label or annotation to be taken over.
 
     Attributes:
@@ -127,7 +127,7 @@ class TakenOver:
             for obj in objects
         )
 
-    def difference(self, pods: Sequence[Obj]) -> Difference | None:
+    def difference(self, pods: Sequence[Obj]) -> MetadataConflict | None:
         """The first disagreement between pods of a group, or None; pods without a value do not
         count.
         """
@@ -135,10 +135,10 @@ class TakenOver:
         for pod in pods:
             for key, value in _chosen(labels_of(pod), self.labels).items():
                 if labels[key] != value:
-                    return Difference(pod, f"label {key}")
+                    return MetadataConflict(pod, f"label {key}")
             for key, value in _chosen(annotations_of(pod), self.annotations).items():
                 if annotations[key] != value:
-                    return Difference(pod, f"annotation {key}")
+                    return MetadataConflict(pod, f"annotation {key}")
         return None
 
 

@@ -50,7 +50,7 @@ _STATUS = "status.jobsStatus"
 
 
 @attrs.frozen
-class _Job(Slot):
+class _ReplicatedJob(Slot):
     """One replicated Job of the runtime: `place` is the runtime's, `root` the TrainJob."""
 
     @property
@@ -171,7 +171,9 @@ class TrainJob(SeenStopDeclaredJob, ReclaimingDeclaredJob):
             raise InvalidJob("spec.runtimeRef", f'the runtime "{name}" cannot be read')
         pods = Pods("job", "template.spec.template")
         return tuple(
-            _Job(lowered(job.get("name"), f"{_JOBS}[{index}].name"), self.object, job, pods)
+            _ReplicatedJob(
+                lowered(job.get("name"), f"{_JOBS}[{index}].name"), self.object, job, pods
+            )
             for index, job in elements(jobs)
         )
 

@@ -53,7 +53,7 @@ class Served:
 
 
 @attrs.frozen
-class Gone:
+class NotServed:
     """The kind does not exist, so there are no objects."""
 
 
@@ -79,7 +79,7 @@ class Unclear:
     why: str
 
 
-Presence = Served | Gone | Unfit | Unclear
+Presence = Served | NotServed | Unfit | Unclear
 
 
 MISMATCHES = "mismatches"
@@ -127,7 +127,7 @@ async def look(client: Client, integration: Integration) -> Presence:
     try:
         crd = await client.get(CRDS, ObjectKey("", definition_name(resource)))
     except NotFound:
-        return Gone()
+        return NotServed()
     except Forbidden:
         crd = None
     return judged(integration, offered, crd)
@@ -465,7 +465,7 @@ class KindFollower:
             case Served(version):
                 await self._read(tasks, version)
                 self._stand(self._of_reading(now))
-            case Gone():
+            case NotServed():
                 await self._stop_reading(gone=True)
                 if self.standing.turn is None or self.standing.turn.informer is not None:
                     gone = turn_without_objects(self.integration)

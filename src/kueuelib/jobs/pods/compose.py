@@ -22,7 +22,7 @@ from kueuelib.jobs.pods import marks
 from kueuelib.jobs.pods.declaration import GroupDeclaration
 from kueuelib.jobs.pods.parents import Parent
 from kueuelib.jobs.pods.reading import (
-    Stage,
+    PodStage,
     declaration_of,
     is_fast,
     is_gated,
@@ -36,7 +36,7 @@ from kueuelib.jobs.pods.roster import (
     EXCESS,
     INITIAL_ROLES,
     Member,
-    Rejected,
+    PodToDelete,
     declared_by,
     members_of,
     problem_of,
@@ -48,7 +48,7 @@ MOST_SHAPES = 8
 
 
 @attrs.frozen
-class Problem:
+class CompositionProblem:
     """Why the pods do not make a Workload.
 
     Attributes:
@@ -82,8 +82,8 @@ class Composition:
     pod_sets: tuple[PodSet, ...] = ()
     annotations: Mapping[str, str] = attrs.field(factory=dict)
     members: tuple[Member, ...] = ()
-    rejected: tuple[Rejected, ...] = ()
-    problem: Problem | None = None
+    rejected: tuple[PodToDelete, ...] = ()
+    problem: CompositionProblem | None = None
 
 
 def compose(
@@ -120,7 +120,7 @@ def composed_of(
                 f'The pod is queued in "{other}", but pod {first.name} of the same group in '
                 f'"{queue}"'
             )
-            return Composition(problem=Problem(each.pod, text))
+            return Composition(problem=CompositionProblem(each.pod, text))
     if parent is not None and parent.pod_sets:
         return Composition(parent.pod_sets, _annotations_by(parent), members)
     if not all(each.role for each in members):
@@ -146,19 +146,19 @@ def _counted(members: Sequence[Member], wanted: int | None, before: Sequence[Obj
     for each in () if wanted else members:
         if total_count_of(each.pod) is None:
             text = f"The annotation {GROUP_TOTAL_COUNT} is missing or not a positive number"
-            return Composition(problem=Problem(each.pod, text))
+            return Composition(problem=CompositionProblem(each.pod, text))
     if not wanted and (problem := _other_total(members)):
         return Composition(problem=problem)
     assert total is not None
     missing = max(0, total - len(members))
     if missing and not is_fast(first.pod):
         text = f"The group has {len(members)} of {total} pods"
-        return Composition(problem=Problem(first.pod, text, waits=True))
+        return Composition(problem=CompositionProblem(first.pod, text, waits=True))
     beyond = surplus_of(members, total)
     kept = tuple(each for each in members if each not in beyond)
     text = f"The group has {total} pods; this one is one too many"
     surplus = () if is_serving(first.pod) else beyond
-    rejected = tuple(Rejected(each, EXCESS, text) for each in surplus if each.is_alive)
+    rejected = tuple(PodToDelete(each, EXCESS, text) for each in surplus if each.is_alive)
     roles: dict[str, list[Member]] = {}
     for each in kept:
         roles.setdefault(each.role, []).append(each)
@@ -169,7 +169,7 @@ def _counted(members: Sequence[Member], wanted: int | None, before: Sequence[Obj
             "ports, node selectors, affinities, tolerations, priorities, topology spread "
             "constraints, resource claims and runtime classes are equal"
         )
-        return Composition(problem=Problem(first.pod, text))
+        return Composition(problem=CompositionProblem(first.pod, text))
     present = {role: len(peers) for role, peers in roles.items()}
     absent = (_absent(kept, missing, before) or {first.role: missing}) if missing else {}
     templates = {entry["name"]: entry["template"] for entry in before} | {
@@ -183,7 +183,7 @@ def _counted(members: Sequence[Member], wanted: int | None, before: Sequence[Obj
     return Composition(pod_sets, {IS_GROUP_WORKLOAD: "true"}, kept, rejected)
 
 
-def _other_total(members: Sequence[Member]) -> Problem | None:
+def _other_total(members: Sequence[Member]) -> CompositionProblem | None:
     """The first pod whose total count differs from that of the first pod that names one."""
     totals = ((each, total_count_of(each.pod)) for each in members)
     (first, total), *others = [pair for pair in totals if pair[1]] or [(members[0], None)]
@@ -193,7 +193,7 @@ def _other_total(members: Sequence[Member]) -> Problem | None:
                 f"The group has {count} pods according to this pod, but {total} according to "
                 f"pod {first.name}"
             )
-            return Problem(each.pod, text)
+            return CompositionProblem(each.pod, text)
     return None
 
 
@@ -232,21 +232,21 @@ def _annotations_by(parent: Parent) -> dict[str, str]:
 
 def _pattern(members: Sequence[Member]) -> Obj:
     """The pod whose spec is the template: a waiting one, which still has its whole spec."""
-    return next((each.pod for each in members if each.stage is Stage.GATED), members[0].pod)
+    return next((each.pod for each in members if each.stage is PodStage.GATED), members[0].pod)
 
 
 def _declared(members: Sequence[Member]) -> Composition:
     for each in members:
         problem = problem_of(each.pod)
         if problem:
-            return Composition(problem=Problem(each.pod, problem))
+            return Composition(problem=CompositionProblem(each.pod, problem))
     if (disagrees := _other_total(members)) is not None:
         return Composition(problem=disagrees)
     known = [(each, declared_by(each.pod)) for each in members]
     declaring = [(each, declared) for each, declared in known if declared is not None]
     if not declaring:
         text = "The group waits for the pod that declares its pod sets"
-        return Composition(problem=Problem(members[0].pod, text, waits=True))
+        return Composition(problem=CompositionProblem(members[0].pod, text, waits=True))
     author, declared = declaring[0]
     rejected = tuple(
         conflicting(each, author.name)
@@ -256,7 +256,7 @@ def _declared(members: Sequence[Member]) -> Composition:
     role = declared.role_of(role_label_of(author.pod))
     if role not in declared.names:
         text = f"The role of the pod is not one of {', '.join(declared.names)}, or is unknown"
-        return Composition(problem=Problem(author.pod, text))
+        return Composition(problem=CompositionProblem(author.pod, text))
     out = {each.member.uid for each in rejected}
     return Composition(
         declared_pod_sets(declared, author.pod),
@@ -266,10 +266,10 @@ def _declared(members: Sequence[Member]) -> Composition:
     )
 
 
-def conflicting(member: Member, author: str) -> Rejected:
+def conflicting(member: Member, author: str) -> PodToDelete:
     """A pod that declares other pod sets than the group has."""
     text = f"The pod declares other pod sets for the group than {author or 'the Workload'}"
-    return Rejected(member, CONFLICTING_SETS, text)
+    return PodToDelete(member, CONFLICTING_SETS, text)
 
 
 def declared_pod_sets(declared: GroupDeclaration, author: Obj) -> tuple[PodSet, ...]:

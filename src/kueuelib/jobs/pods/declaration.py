@@ -196,7 +196,7 @@ _LARGEST_SUM = 2**31 - 1
 _BEYOND = 2**63
 
 
-class Unreadable(KueuelibError):
+class InvalidDeclaration(KueuelibError):
     """A declaration that breaks rules.
 
     Attributes:
@@ -268,23 +268,25 @@ def parse(text: str) -> GroupDeclaration:
         Unreadable: it breaks a rule; every broken rule is named.
     """
     if len(text.encode()) > LONGEST:
-        raise Unreadable([fields.too_long(PATH, LONGEST)])
+        raise InvalidDeclaration([fields.too_long(PATH, LONGEST)])
     try:
         document = read(text)
     except NotPlain as error:
-        raise Unreadable([_invalid(PATH, "...", f"is not plain YAML: {error}")]) from error
+        raise InvalidDeclaration([_invalid(PATH, "...", f"is not plain YAML: {error}")]) from error
     if _depth(document) > DEEPEST:
-        raise Unreadable([_invalid(PATH, "...", f"must be nested at most {DEEPEST} levels deep")])
+        raise InvalidDeclaration(
+            [_invalid(PATH, "...", f"must be nested at most {DEEPEST} levels deep")]
+        )
     document = _like_json(document)
     if not isinstance(document, list) or not document:
-        raise Unreadable([_invalid(PATH, "...", "must be a list of at least one pod set")])
+        raise InvalidDeclaration([_invalid(PATH, "...", "must be a list of at least one pod set")])
     if len(document) > MOST_SETS:
-        raise Unreadable([fields.too_many(PATH, len(document), MOST_SETS)])
+        raise InvalidDeclaration([fields.too_many(PATH, len(document), MOST_SETS)])
     errors: list[FieldError] = []
     for index, entry in enumerate(document):
         errors += _entry_errors(entry, f"{PATH}[{index}]")
     if errors:
-        raise Unreadable(errors)
+        raise InvalidDeclaration(errors)
     sets = tuple(
         DeclaredSet(entry["name"], entry["count"], entry.get("template") or {})
         for entry in document
@@ -299,7 +301,7 @@ def parse(text: str) -> GroupDeclaration:
     if declared.total > _LARGEST_SUM:
         errors.append(_invalid(PATH, declared.total, "is more pods than can be counted"))
     if errors:
-        raise Unreadable(errors)
+        raise InvalidDeclaration(errors)
     return declared
 
 

@@ -14,7 +14,7 @@ from kueuelib.api.meta import Obj, annotations_of, controller_of
 from kueuelib.api.names import IS_GROUP_WORKLOAD
 from kueuelib.jobs.contract.settings import NOTHING_ELSE, TakenOver
 from kueuelib.jobs.pods.parents import Parent
-from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_deleted, is_serving, stage_of
+from kueuelib.jobs.pods.reading import PodStage, has_finalizer, is_deleted, is_serving, stage_of
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.scheduler.pending.requests import (
     NO_LIMIT_RANGES,
@@ -116,7 +116,7 @@ class GroupFacts:
             pod
             for pod in self.pods
             if (serving or is_deleted(pod))
-            and ((stage := stage_of(pod)) is Stage.DROPPED or (serving and stage.is_over))
+            and ((stage := stage_of(pod)) is PodStage.DROPPED or (serving and stage.is_over))
         )
 
     @cached_property
@@ -130,7 +130,7 @@ class GroupFacts:
         """Whether a pod failed in an earlier group of the name. In its own group, a failed pod has
         our finalizer until its replacement is an owner of the Workload, as it is itself by then.
         """
-        if stage_of(pod) is not Stage.FAILED or has_finalizer(pod):
+        if stage_of(pod) is not PodStage.FAILED or has_finalizer(pod):
             return False
         return pod["metadata"]["uid"] not in self.owners
 

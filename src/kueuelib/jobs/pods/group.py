@@ -33,7 +33,7 @@ from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.pods import marks
 from kueuelib.jobs.pods.compose import (
     Composition,
-    Problem,
+    CompositionProblem,
     compose,
     composed_of,
     conflicting,
@@ -41,7 +41,7 @@ from kueuelib.jobs.pods.compose import (
 )
 from kueuelib.jobs.pods.facts import WARN, GroupFacts
 from kueuelib.jobs.pods.reading import (
-    Stage,
+    PodStage,
     created_at,
     has_finalizer,
     is_deleted,
@@ -58,7 +58,7 @@ from kueuelib.jobs.pods.roster import (
     SHAPE_MISMATCH,
     UNKNOWN_ROLE,
     Member,
-    Rejected,
+    PodToDelete,
     Roles,
     Roster,
     declared_by,
@@ -79,7 +79,7 @@ from kueuelib.workload import states
 
 
 @attrs.frozen(eq=False)
-class Judgement:
+class GroupJudgement:
     """The pods of a group, compared with its Workload.
 
     Attributes:
@@ -97,13 +97,13 @@ class Judgement:
     roles: Roles
     roster: Roster
     rewrite: Composition | None = None
-    too_large: tuple[Rejected, ...] = ()
-    left_waiting: tuple[Rejected, ...] = ()
+    too_large: tuple[PodToDelete, ...] = ()
+    left_waiting: tuple[PodToDelete, ...] = ()
     incomplete: str = ""
-    problem: Problem | None = None
+    problem: CompositionProblem | None = None
 
 
-def judge(facts: GroupFacts, workload: Obj) -> Judgement:
+def judge(facts: GroupFacts, workload: Obj) -> GroupJudgement:
     """Compare the pods of a group with its raw Workload."""
     roles = roles_of(workload, facts.pods)
     free = not states.has_quota(workload) and not states.is_finished(workload)
@@ -114,7 +114,7 @@ def judge(facts: GroupFacts, workload: Obj) -> Judgement:
     return _waiting(judgement) if facts.serving else judgement
 
 
-def _waiting(judgement: Judgement) -> Judgement:
+def _waiting(judgement: GroupJudgement) -> GroupJudgement:
     """A deleted pod of a serving group would be replaced, so a pod that must not run waits
     instead.
     """
@@ -128,7 +128,7 @@ def _waiting(judgement: Judgement) -> Judgement:
     return attrs.evolve(judgement, roster=roster, left_waiting=rejected)
 
 
-def _by_shape(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> Judgement:
+def _by_shape(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> GroupJudgement:
     members = members_of(facts.counted, roles.by_shape, facts.owners)
     if free:
         # A controller makes all pods again, as its template is by now.
@@ -139,7 +139,7 @@ def _by_shape(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> 
         declared = GROUP_SETS_DIGEST in made.annotations
         if counts and (declared or counts != roles.counts):
             again = members_of(facts.pods, role_by_name, facts.owners) if declared else members
-            return Judgement(roles, sort_out(again, counts, made.rejected), rewrite=made)
+            return GroupJudgement(roles, sort_out(again, counts, made.rejected), rewrite=made)
     differs, asked = any(_unknown(members, roles)) or _sizes_differ(members), members
     members = placed(asked, roles)
     problem = made.problem if free else None
@@ -147,7 +147,7 @@ def _by_shape(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> 
         # According to the pods themselves, none of them is an excess pod.
         present = Counter(each.role for each in members if each.fills)
         places = {role: max(count, present[role]) for role, count in roles.counts.items()}
-        return Judgement(roles, sort_out(members, places), incomplete=problem.message)
+        return GroupJudgement(roles, sort_out(members, places), incomplete=problem.message)
     strangers = _unknown(members, roles)
     if free:
         # Until quota is reserved the pods that are still to come may change what the group is.
@@ -155,7 +155,9 @@ def _by_shape(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> 
         strangers = strangers[len(strangers) + min(left, 0) :]
     roster = sort_out(members, roles.counts, _strangers(strangers))
     incomplete = problem.about if problem is not None and members != asked else ""
-    return Judgement(roles, roster, problem=problem if differs else None, incomplete=incomplete)
+    return GroupJudgement(
+        roles, roster, problem=problem if differs else None, incomplete=incomplete
+    )
 
 
 def _unknown(members: Iterable[Member], roles: Roles) -> list[Member]:
@@ -167,14 +169,16 @@ def _sizes_differ(members: Iterable[Member]) -> bool:
     return len({total_count_of(each.pod) for each in members if each.fills}) > 1
 
 
-def _by_declaration(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> Judgement:
+def _by_declaration(
+    facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool
+) -> GroupJudgement:
     members = members_of(facts.counted, role_by_name, facts.owners)
     parent = facts.parent
     if free and parent is not None and parent.pod_sets and parent.digest != roles.digest:
         made = compose(facts.counted, facts.owners, parent)
         counts = {entry.name: entry.count for entry in made.pod_sets}
         if counts:
-            return Judgement(roles, sort_out(members, counts), rewrite=made)
+            return GroupJudgement(roles, sort_out(members, counts), rewrite=made)
     alive = [each for each in members if each.is_alive]
     others, agree = [], False
     for each in alive:
@@ -187,7 +191,7 @@ def _by_declaration(facts: GroupFacts, workload: Obj, roles: Roles, *, free: boo
         made = compose(facts.pods, facts.owners)
         if made.problem is None and made.pod_sets:
             counts = {entry.name: entry.count for entry in made.pod_sets}
-            return Judgement(roles, sort_out(members, counts, made.rejected), rewrite=made)
+            return GroupJudgement(roles, sort_out(members, counts, made.rejected), rewrite=made)
     rejected = [conflicting(each, "") for each in others]
     out = {each.uid for each in others}
     rejected += _strangers(
@@ -200,26 +204,26 @@ def _by_declaration(facts: GroupFacts, workload: Obj, roles: Roles, *, free: boo
     large = [
         misfit
         for each in alive
-        if each.stage is Stage.GATED and each.uid not in out
+        if each.stage is PodStage.GATED and each.uid not in out
         for misfit in _too_large(facts, each, templates[each.role])
     ]
     if facts.policy != WARN:
         rejected += large
         large = []
-    return Judgement(roles, sort_out(members, roles.counts, rejected), too_large=tuple(large))
+    return GroupJudgement(roles, sort_out(members, roles.counts, rejected), too_large=tuple(large))
 
 
-def _too_large(facts: GroupFacts, member: Member, template: Obj) -> Sequence[Rejected]:
+def _too_large(facts: GroupFacts, member: Member, template: Obj) -> Sequence[PodToDelete]:
     names = facts.requests.larger(member.pod, template)
     if not names:
         return ()
     text = f"The pod asks for more {', '.join(names)} than was declared for the role {member.role}"
-    return (Rejected(member, SHAPE_MISMATCH, text),)
+    return (PodToDelete(member, SHAPE_MISMATCH, text),)
 
 
-def _strangers(members: Iterable[Member]) -> list[Rejected]:
+def _strangers(members: Iterable[Member]) -> list[PodToDelete]:
     return [
-        Rejected(each, UNKNOWN_ROLE, f'The Workload of the group has no role "{each.role}"')
+        PodToDelete(each, UNKNOWN_ROLE, f'The Workload of the group has no role "{each.role}"')
         for each in members
     ]
 
@@ -250,9 +254,9 @@ class PodGroup(
         self._alive = [each for each in self.roster.kept if each.is_alive] or self.roster.kept
         super().__init__(self._alive[0].pod if self._alive else facts.pods[0])
 
-    def _judge(self) -> Judgement:
+    def _judge(self) -> GroupJudgement:
         if self.workload is None:
-            return Judgement(_NO_ROLES, Roster(members_of(self.facts.counted, role_by_shape)))
+            return GroupJudgement(_NO_ROLES, Roster(members_of(self.facts.counted, role_by_shape)))
         return judge(self.facts, self.workload)
 
     @cached_property
@@ -323,7 +327,9 @@ class PodGroup(
 
     def is_suspended(self) -> bool:
         """Whether a pod is gated or has finished, so that there may be something to start."""
-        return self.roster.any(Stage.GATED, Stage.SUCCEEDED, Stage.FAILED, Stage.DROPPED)
+        return self.roster.any(
+            PodStage.GATED, PodStage.SUCCEEDED, PodStage.FAILED, PodStage.DROPPED
+        )
 
     def suspend(self) -> None:
         """Does nothing: a gate cannot be restored."""
@@ -345,10 +351,10 @@ class PodGroup(
         """
         if self.facts.serving:
             return None
-        over = not self.roster.any(Stage.GATED, Stage.STARTED, Stage.LEAVING)
+        over = not self.roster.any(PodStage.GATED, PodStage.STARTED, PodStage.LEAVING)
         if self.workload is None:
             all_over = over and all(each.stage.is_over for each in self.roster.kept)
-            whole = all(each.stage is Stage.SUCCEEDED for each in self.roster.kept)
+            whole = all(each.stage is PodStage.SUCCEEDED for each in self.roster.kept)
             return JobEnd(whole, "The group no longer has a workload") if all_over else None
         if self._has_succeeded(self.roles.counts):
             return JobEnd(True, self._progress())
@@ -361,12 +367,13 @@ class PodGroup(
 
     def _has_succeeded(self, roles: Iterable[str]) -> bool:
         return all(
-            len(self.roster.of(role, Stage.SUCCEEDED)) >= self.roles.counts[role] for role in roles
+            len(self.roster.of(role, PodStage.SUCCEEDED)) >= self.roles.counts[role]
+            for role in roles
         )
 
     def _progress(self) -> str:
         done = {
-            role: min(count, len(self.roster.of(role, Stage.SUCCEEDED)))
+            role: min(count, len(self.roster.of(role, PodStage.SUCCEEDED)))
             for role, count in self.roles.counts.items()
         }
         text = f"Pods succeeded: {sum(done.values())}/{self.roles.total}."
@@ -390,7 +397,7 @@ class PodGroup(
 
     def is_terminating(self) -> bool:
         """Whether a pod is being deleted and may still run."""
-        return any(each.stage is Stage.LEAVING for each in self._members)
+        return any(each.stage is PodStage.LEAVING for each in self._members)
 
     @property
     def _members(self) -> tuple[Member, ...]:
@@ -409,14 +416,16 @@ class PodGroup(
 
     def reclaimable_pods(self) -> Mapping[str, int]:
         """The succeeded pods of each role."""
-        counts = {role: len(self.roster.of(role, Stage.SUCCEEDED)) for role in self.roles.counts}
+        counts = {role: len(self.roster.of(role, PodStage.SUCCEEDED)) for role in self.roles.counts}
         return {role: count for role, count in counts.items() if count}
 
     def finalize(self) -> tuple[Command, ...]:
         """Remove our finalizer from every pod that does not wait; one that waits keeps it until it
         is deleted.
         """
-        return marks.released([pod for pod in self.facts.pods if stage_of(pod) is not Stage.GATED])
+        return marks.released(
+            [pod for pod in self.facts.pods if stage_of(pod) is not PodStage.GATED]
+        )
 
     # ---- what a job of many objects does
 
@@ -497,15 +506,15 @@ class PodGroup(
             InvalidPodSetUpdate: an info contradicts a pod, and no pod has begun.
         """
         by_name = {info.name: info for info in infos}
-        begun = self.roster.any(Stage.STARTED, Stage.LEAVING, Stage.SUCCEEDED)
+        begun = self.roster.any(PodStage.STARTED, PodStage.LEAVING, PodStage.SUCCEEDED)
         commands: list[Command] = []
         for role, count in self.roles.counts.items():
             if role not in by_name:
                 raise InvalidPodSetInfo(f"the admission says nothing about the pods of role {role}")
-            taken = self.roster.of(role, Stage.STARTED, Stage.LEAVING, Stage.SUCCEEDED)
+            taken = self.roster.of(role, PodStage.STARTED, PodStage.LEAVING, PodStage.SUCCEEDED)
             going = [each for each in self.roster.rejected if _may_run(each.member, role)]
             places = max(0, count - len(taken) - len(going))
-            for each in self.roster.of(role, Stage.GATED)[:places]:
+            for each in self.roster.of(role, PodStage.GATED)[:places]:
                 try:
                     changed = marks.ungated(named_as_edited(each, self.roles), by_name[role])
                 except InvalidPodSetUpdate as error:
@@ -572,10 +581,10 @@ def _gives_up(pod: Obj) -> bool:
     its group ends; without it, it only has a place in a later group.
     """
     stage = stage_of(pod)
-    ended_here = stage is Stage.FAILED or (stage is Stage.SUCCEEDED and has_finalizer(pod))
+    ended_here = stage is PodStage.FAILED or (stage is PodStage.SUCCEEDED and has_finalizer(pod))
     return ended_here and is_unretriable(pod)
 
 
 def _may_run(member: Member, role: str) -> bool:
     """Whether a pod to be deleted still takes a place of its role."""
-    return member.role == role and member.stage in (Stage.STARTED, Stage.LEAVING)
+    return member.role == role and member.stage in (PodStage.STARTED, PodStage.LEAVING)

@@ -46,7 +46,7 @@ from kueuelib.jobs.pods.parents import (
 )
 from kueuelib.jobs.pods.pod_plan import REJECTED, UNGATED
 from kueuelib.jobs.pods.reading import (
-    Stage,
+    PodStage,
     group_key,
     has_finalizer,
     is_gated,
@@ -61,7 +61,7 @@ from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.pods.webhook import PodWebhook, is_child, namespace_labels, validate_pod
 from kueuelib.jobs.reconcile.executor import Executor
 from kueuelib.jobs.reconcile.metrics import LEFT_ALONE, REPAIRED, JobMetrics
-from kueuelib.jobs.reconcile.self_wired import Parts, SelfWired, Wired
+from kueuelib.jobs.reconcile.self_wired import IntegrationParts, SelfWired, Wired
 from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, WATCH, unusual, webhook_path
 from kueuelib.machinery.store import NAMESPACE_INDEX, Delta, DeltaKind, Store
 from kueuelib.runtime.cache import OptionalInformer
@@ -142,7 +142,7 @@ class MissedPods:
     """
 
     def __init__(
-        self, parts: Parts, executor: Executor, pods: Store[Obj], metrics: PodMetrics
+        self, parts: IntegrationParts, executor: Executor, pods: Store[Obj], metrics: PodMetrics
     ) -> None:
         self._parts = parts
         self._executor = executor
@@ -158,7 +158,7 @@ class MissedPods:
         if has_finalizer(pod):
             outcome = await self._executor.run(regained(pod))
             return outcome.result
-        if stage_of(pod) not in (Stage.GATED, Stage.STARTED):
+        if stage_of(pod) not in (PodStage.GATED, PodStage.STARTED):
             return DONE
         await self._parts.owners.learn(pod, key.namespace)
         labels = namespace_labels(self._parts, key.namespace)
@@ -172,7 +172,7 @@ class MissedPods:
         return outcome.result
 
     def _plan(self, pod: Obj) -> tuple[Command, ...]:
-        if stage_of(pod) is Stage.GATED:
+        if stage_of(pod) is PodStage.GATED:
             return _repaired(pod, marked_as_ours(pod))
         uid = pod["metadata"]["uid"]
         if uid in self._told:
@@ -219,7 +219,7 @@ GATHERING = 0.5
 MISSED_PODS = f"{QUEUE_LABEL},{MANAGED}!=true"
 
 
-def wire(parts: Parts) -> Wired:
+def wire(parts: IntegrationParts) -> Wired:
     """The controllers and the webhook of pods; nothing runs yet."""
     metrics = PodMetrics(parts.telemetry)
     executor = Executor(
@@ -299,21 +299,21 @@ def wire(parts: Parts) -> Wired:
     return Wired((main, finder), PodWebhook(parts), informers)
 
 
-def _stateful_sets(parts: Parts) -> Informer | None:
+def _stateful_sets(parts: IntegrationParts) -> Informer | None:
     """The informer of queued StatefulSets; None if the kind is not enabled."""
     if STATEFUL_SET not in parts.settings.frameworks:
         return None
     return parts.cache.informer(STATEFUL_SETS, label_selector=QUEUE_LABEL)
 
 
-def _leader_worker_sets(parts: Parts) -> OptionalInformer | None:
+def _leader_worker_sets(parts: IntegrationParts) -> OptionalInformer | None:
     """The informer of LeaderWorkerSets; None if the kind is not enabled."""
     if LEADER_WORKER_SET not in parts.settings.frameworks:
         return None
     return OptionalInformer(parts.client, parts.cache, LEADER_WORKER_SETS, clock=parts.clock)
 
 
-def _replicas(parts: Parts, delta: Delta[Obj]) -> Iterable[ObjectKey]:
+def _replicas(parts: IntegrationParts, delta: Delta[Obj]) -> Iterable[ObjectKey]:
     """The groups of a LeaderWorkerSet: the present ones, and those with a Workload."""
     replicas = (
         replica_group_name(delta.key.name, index)

@@ -28,7 +28,7 @@ from kueuelib.jobs.pods.parents import (
     replica_of,
 )
 from kueuelib.jobs.pods.reading import (
-    Stage,
+    PodStage,
     declaration_of,
     group_of,
     has_finalizer,
@@ -166,7 +166,7 @@ def stopped(pod: Obj, reason: str, message: str, now: float) -> tuple[Command, .
         message: a sentence for people.
         now: seconds since the epoch.
     """
-    if stage_of(pod) is not Stage.STARTED:
+    if stage_of(pod) is not PodStage.STARTED:
         return ()
     commands: list[Command] = []
     if not was_stopped(pod):
@@ -184,6 +184,6 @@ def stopped(pod: Obj, reason: str, message: str, now: float) -> tuple[Command, .
 
 def removed(pod: Obj) -> tuple[Command, ...]:
     """The remaining commands, after `stopped`, until a pod is gone for good."""
-    if is_deleted(pod) or stage_of(pod) is Stage.STARTED:
+    if is_deleted(pod) or stage_of(pod) is PodStage.STARTED:
         return released([pod])
     return (Delete(PODS, pod), Emit(pod, STOPPED, "The workload is deleted"), *released([pod]))

@@ -36,8 +36,8 @@ from kueuelib.jobs.pods import marks
 from kueuelib.jobs.pods.compose import owner_references
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
-from kueuelib.jobs.pods.reading import Stage, has_finalizer, is_deleted, is_gated, is_on_node
-from kueuelib.jobs.pods.roster import EXCESS, Member, Rejected, are_edited, roles_of
+from kueuelib.jobs.pods.reading import PodStage, has_finalizer, is_deleted, is_gated, is_on_node
+from kueuelib.jobs.pods.roster import EXCESS, Member, PodToDelete, are_edited, roles_of
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.reconcile import reports
 from kueuelib.jobs.reconcile.metrics import REPAIRED
@@ -145,7 +145,7 @@ def plan_group(situation: Situation, group: PodGroup) -> Commands:
         dropped = ()  # for the same reason
     if situation.is_left_alone:
         return (*dropped, *plan(situation))
-    going_on = group.roster.any(Stage.STARTED, Stage.LEAVING)
+    going_on = group.roster.any(PodStage.STARTED, PodStage.LEAVING)
     if workload is not None and not going_on and _reserves_other_pods(group.facts, workload):
         return (*dropped, Delete(WORKLOADS, workload))
     # Owners of the Workload stay until their replacements own it, or it would go with them.
@@ -216,7 +216,7 @@ def _strays(situation: Situation, group: PodGroup) -> Commands:
 def _before(group: PodGroup) -> Commands:
     """The steps for the pods of a group before it has a Workload."""
     made = group.made
-    failed = [each.pod for each in group.roster.kept if each.stage is Stage.FAILED]
+    failed = [each.pod for each in group.roster.kept if each.stage is PodStage.FAILED]
     out = {each.member.uid for each in made.rejected}
     waiting = [each.pod for each in group.roster.kept if each.uid not in out]
     return (
@@ -255,7 +255,7 @@ def _owned(workload: Obj, members: tuple[Member, ...]) -> Commands:
     )
 
 
-def _rejections(group: PodGroup, rejected: Iterable[Rejected]) -> Commands:
+def _rejections(group: PodGroup, rejected: Iterable[PodToDelete]) -> Commands:
     """Deletes pods. Their finalizer goes first: with it, a pod that is being deleted would look as
     if a user had deleted it. After a crash a pod without it is rejected again.
     """
@@ -340,7 +340,9 @@ def _held_back(situation: Situation, group: PodGroup, workload: Obj) -> Commands
 
 def _reserves_for_unedited(group: PodGroup, phase: Phase) -> bool:
     """Whether pods were edited since quota was reserved for them, and none of the group began."""
-    begun = group.roster.any(Stage.STARTED, Stage.LEAVING, Stage.SUCCEEDED, Stage.FAILED)
+    begun = group.roster.any(
+        PodStage.STARTED, PodStage.LEAVING, PodStage.SUCCEEDED, PodStage.FAILED
+    )
     if phase is not Phase.RESERVED and (phase is not Phase.ADMITTED or begun):
         return False
     return not group.roles.declared and are_edited(group.roster.kept, group.roles)

@@ -33,7 +33,7 @@ FAILED = "Failed"
 _BY_KUBELET = "TerminationByKubelet"
 
 
-class Stage(enum.Enum):
+class PodStage(enum.Enum):
     """The stage of a pod's life."""
 
     GATED = "gated"
@@ -50,10 +50,10 @@ class Stage(enum.Enum):
     @property
     def is_over(self) -> bool:
         """Whether it ran and has stopped."""
-        return self in (Stage.SUCCEEDED, Stage.FAILED)
+        return self in (PodStage.SUCCEEDED, PodStage.FAILED)
 
 
-def stage_of(pod: Mapping[str, Any]) -> Stage:
+def stage_of(pod: Mapping[str, Any]) -> PodStage:
     """The stage of a pod's life.
 
     A pod that was deleted without a grace period is over, whatever its phase: only finalizers keep
@@ -61,19 +61,23 @@ def stage_of(pod: Mapping[str, Any]) -> Stage:
     """
     phase = phase_of(pod)
     if phase == SUCCEEDED:
-        return Stage.SUCCEEDED
+        return PodStage.SUCCEEDED
     if phase == FAILED:
-        return Stage.FAILED
+        return PodStage.FAILED
     if not is_deleted(pod):
-        return Stage.GATED if is_gated(pod) else Stage.STARTED
+        return PodStage.GATED if is_gated(pod) else PodStage.STARTED
     if (pod["spec"].get("schedulingGates")) or not pod["spec"].get("nodeName"):
-        return Stage.FAILED if was_stopped(pod) else Stage.DROPPED
-    return Stage.FAILED if pod["metadata"].get("deletionGracePeriodSeconds") == 0 else Stage.LEAVING
+        return PodStage.FAILED if was_stopped(pod) else PodStage.DROPPED
+    return (
+        PodStage.FAILED
+        if pod["metadata"].get("deletionGracePeriodSeconds") == 0
+        else PodStage.LEAVING
+    )
 
 
 def is_on_node(pod: Mapping[str, Any]) -> bool:
     """Whether the pod is on a node, has not ended, and is not being deleted."""
-    return stage_of(pod) is Stage.STARTED and bool(pod["spec"].get("nodeName"))
+    return stage_of(pod) is PodStage.STARTED and bool(pod["spec"].get("nodeName"))
 
 
 def phase_of(pod: Mapping[str, Any]) -> str:

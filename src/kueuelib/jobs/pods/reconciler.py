@@ -28,7 +28,7 @@ from kueuelib.jobs.reconcile.executor import Executor
 from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.plan import NAMESPACE_RETRY, plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
-from kueuelib.jobs.reconcile.self_wired import Parts
+from kueuelib.jobs.reconcile.self_wired import IntegrationParts
 from kueuelib.jobs.reconcile.situation import Again, Situation, Vanished
 from kueuelib.jobs.reconcile.steps import Commands
 from kueuelib.runtime.controller import DONE, SETTLED, Result
@@ -57,7 +57,7 @@ class PodReconciler:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: IntegrationParts,
         executor: Executor,
         requests: Callable[[str], PodRequests],
         parents: Parents = NO_PARENTS,

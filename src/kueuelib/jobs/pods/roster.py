@@ -22,10 +22,10 @@ from kueuelib.api.meta import Obj, annotations_of, labels_of
 from kueuelib.api.names import GROUP_SETS_DIGEST, POD_SET_LABEL, ROLE_HASH
 from kueuelib.jobs.contract.generic_job import PodSet
 from kueuelib.jobs.pods import marks
-from kueuelib.jobs.pods.declaration import GroupDeclaration, Unreadable, parse
+from kueuelib.jobs.pods.declaration import GroupDeclaration, InvalidDeclaration, parse
 from kueuelib.jobs.pods.parents import is_of_leader_worker_set
 from kueuelib.jobs.pods.reading import (
-    Stage,
+    PodStage,
     created_at,
     declaration_of,
     failed_at,
@@ -151,15 +151,15 @@ def problem_of(pod: Mapping[str, Any]) -> str:
     """Why a declaration cannot be read; empty if it can, or if there is none."""
     text = declaration_of(pod)
     declaration = None if text is None else _parse(text)
-    return str(declaration) if isinstance(declaration, Unreadable) else ""
+    return str(declaration) if isinstance(declaration, InvalidDeclaration) else ""
 
 
 @functools.lru_cache(maxsize=512)
-def _parse(text: str) -> GroupDeclaration | Unreadable:
+def _parse(text: str) -> GroupDeclaration | InvalidDeclaration:
     """Parses and caches a declaration, which is read repeatedly while its group lives."""
     try:
         return parse(text)
-    except Unreadable as error:
+    except InvalidDeclaration as error:
         return error
 
 
@@ -170,8 +170,8 @@ UNKNOWN_ROLE = "unknown_role"
 SHAPE_MISMATCH = "shape_mismatch"
 CONFLICTING_SETS = "conflicting_sets"
 
-_FILLS = (Stage.GATED, Stage.STARTED, Stage.SUCCEEDED)
-_ALIVE = (Stage.GATED, Stage.STARTED)
+_FILLS = (PodStage.GATED, PodStage.STARTED, PodStage.SUCCEEDED)
+_ALIVE = (PodStage.GATED, PodStage.STARTED)
 
 
 @attrs.frozen(eq=False)
@@ -189,7 +189,7 @@ class Member:
 
     pod: Obj
     role: str
-    stage: Stage
+    stage: PodStage
     known: bool = False
     uid: str = attrs.field(init=False)
     name: str = attrs.field(init=False)
@@ -215,11 +215,13 @@ class Member:
     @property
     def is_ready(self) -> bool:
         """Whether it is ready or has succeeded."""
-        return self.stage is Stage.SUCCEEDED or (self.stage is Stage.STARTED and is_ready(self.pod))
+        return self.stage is PodStage.SUCCEEDED or (
+            self.stage is PodStage.STARTED and is_ready(self.pod)
+        )
 
 
 @attrs.frozen(eq=False)
-class Rejected:
+class PodToDelete:
     """A pod to be deleted.
 
     Attributes:
@@ -245,13 +247,13 @@ class Roster:
 
     kept: tuple[Member, ...] = ()
     released: tuple[Member, ...] = ()
-    rejected: tuple[Rejected, ...] = ()
+    rejected: tuple[PodToDelete, ...] = ()
 
-    def of(self, role: str, *stages: Stage) -> tuple[Member, ...]:
+    def of(self, role: str, *stages: PodStage) -> tuple[Member, ...]:
         """The counted pods of a role in one of the stages."""
         return tuple(each for each in self.kept if each.role == role and each.stage in stages)
 
-    def any(self, *stages: Stage) -> bool:
+    def any(self, *stages: PodStage) -> bool:
         """Whether a counted pod is in one of the stages."""
         return any(each.stage in stages for each in self.kept)
 
@@ -277,7 +279,7 @@ def members_of(
 
 
 def sort_out(
-    members: Sequence[Member], counts: Mapping[str, int], rejected: Sequence[Rejected] = ()
+    members: Sequence[Member], counts: Mapping[str, int], rejected: Sequence[PodToDelete] = ()
 ) -> Roster:
     """Decide which pods count and which are deleted.
 
@@ -295,13 +297,13 @@ def sort_out(
         for each in surplus_of(filling, count):
             if each.is_alive:
                 text = f"The group has {count} pods of the role {role}; this one is one too many"
-                refused.append(Rejected(each, EXCESS, text))
-        failed = [each for each in left if each.role == role and each.stage is Stage.FAILED]
+                refused.append(PodToDelete(each, EXCESS, text))
+        failed = [each for each in left if each.role == role and each.stage is PodStage.FAILED]
         surplus = len(failed) + min(len(filling), count) - count
         if surplus > 0:
             gone += sorted(failed, key=_patience)[-min(surplus, len(failed)) :]
     out |= {each.member.uid for each in refused} | {each.uid for each in gone}
-    known = [each for each in left if each.uid not in out and each.stage is not Stage.DROPPED]
+    known = [each for each in left if each.uid not in out and each.stage is not PodStage.DROPPED]
     gone += [each for each in known if each.role not in counts and each.stage.is_over]
     out |= {each.uid for each in gone}
     kept = tuple(each for each in known if each.uid not in out)
@@ -316,9 +318,9 @@ def surplus_of(members: Sequence[Member], count: int) -> Sequence[Member]:
 def _worth(member: Member) -> tuple[bool, bool, bool, float, bool, str]:
     """The sort key of members of a role: the last ones are deleted first."""
     return (
-        member.stage is not Stage.SUCCEEDED,
+        member.stage is not PodStage.SUCCEEDED,
         not has_finalizer(member.pod),
-        member.stage is Stage.GATED,
+        member.stage is PodStage.GATED,
         created_at(member.pod),
         not member.known,
         member.name,
@@ -341,7 +343,7 @@ def _patience(member: Member) -> tuple[bool, float, float, str]:
 # belongs to the pod set of its new shape. Once a pod of the group has started, an edited one starts
 # in the pod set that counted it before.
 
-_WAITED = (Stage.GATED, Stage.DROPPED)
+_WAITED = (PodStage.GATED, PodStage.DROPPED)
 
 
 def same_shapes(pod_sets: Sequence[PodSet], workload: Mapping[str, Any]) -> bool:
@@ -356,7 +358,7 @@ def same_shapes(pod_sets: Sequence[PodSet], workload: Mapping[str, Any]) -> bool
 def are_edited(members: Sequence[Member], roles: Roles) -> bool:
     """Whether waiting pods have shapes that the Workload does not know."""
     return any(
-        each.stage is Stage.GATED and roles.by_shape(each.pod) not in roles.counts
+        each.stage is PodStage.GATED and roles.by_shape(each.pod) not in roles.counts
         for each in members
     )
 

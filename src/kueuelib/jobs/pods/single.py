@@ -23,7 +23,7 @@ from kueuelib.jobs.pods import marks
 from kueuelib.jobs.pods.reading import (
     FAILED,
     SUCCEEDED,
-    Stage,
+    PodStage,
     is_gated,
     is_managed,
     is_on_node,
@@ -111,7 +111,7 @@ class PodJob(
 
     def is_terminating(self) -> bool:
         """Whether it is being deleted and may still run."""
-        return stage_of(self.object) is Stage.LEAVING
+        return stage_of(self.object) is PodStage.LEAVING
 
     def pods_ready(self) -> bool:
         """Whether it is ready or has succeeded."""
@@ -126,7 +126,7 @@ class PodJob(
     ) -> Stop:
         """Delete it; a waiting pod is deleted only with its Workload."""
         del infos
-        if reason is StopReason.WORKLOAD_DELETED and stage_of(self.object) is Stage.GATED:
+        if reason is StopReason.WORKLOAD_DELETED and stage_of(self.object) is PodStage.GATED:
             return Stop((*marks.deleted(self.object), Emit(self.object, marks.STOPPED, message)))
         why = stop_reason(reason, self._workload)
         return Stop(marks.stopped(self.object, why, message, now))

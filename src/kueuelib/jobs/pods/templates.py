@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kueuelib.api.meta import Obj, Resource, annotations_of, labels_of
-from kueuelib.api.missing_features import OF_JOBS, Asked, asked_by_object, asked_by_template
+from kueuelib.api.missing_features import (
+    OF_JOBS,
+    MissingFeature,
+    asked_by_object,
+    asked_by_template,
+)
 from kueuelib.api.names import PRIORITY_CLASS_LABEL, QUEUE_LABEL
 from kueuelib.api.pods import PodTemplateSpec
 from kueuelib.api.schema import struct_schema
@@ -13,7 +18,7 @@ from kueuelib.errors import FieldError
 from kueuelib.jobs.contract.integration import Validate, WebhookEntry
 from kueuelib.jobs.contract.paths import value
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.reconcile.self_wired import Parts
+from kueuelib.jobs.reconcile.self_wired import IntegrationParts
 from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, READY, webhook_path
 from kueuelib.jobs.webhooks.rules import with_default_class
 from kueuelib.jobs.webhooks.serving import admit_knowing_owners, warnings_about
@@ -49,7 +54,7 @@ class TemplateWebhook:
     """
 
     def __init__(
-        self, parts: Parts, write: Callable[[Obj, Obj | None], Obj], judge: Validate
+        self, parts: IntegrationParts, write: Callable[[Obj, Obj | None], Obj], judge: Validate
     ) -> None:
         resource = parts.integration.resource
         self.mutate_path = webhook_path(resource, mutating=True)
@@ -87,7 +92,7 @@ class TemplateWebhook:
         if request.old_object is None and labels_of(made).get(QUEUE_LABEL):
             yield from warnings_about(self._asked(made))
 
-    def _asked(self, made: Obj) -> Iterator[Asked]:
+    def _asked(self, made: Obj) -> Iterator[MissingFeature]:
         yield from asked_by_object(self._parts.integration.resource.kind, made)
         settings = self._parts.settings
         for path in _TEMPLATES:

@@ -34,11 +34,11 @@ from kueuelib.jobs.contract.field_rules import (
     where_named,
 )
 from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET
-from kueuelib.jobs.pods.declaration import Unreadable, parse
+from kueuelib.jobs.pods.declaration import InvalidDeclaration, parse
 from kueuelib.jobs.pods.facts import stands_for_group
 from kueuelib.jobs.pods.marks import gated
 from kueuelib.jobs.pods.reading import (
-    Stage,
+    PodStage,
     declaration_of,
     group_of,
     has_finalizer,
@@ -52,7 +52,7 @@ from kueuelib.jobs.pods.reading import (
     total_count_of,
 )
 from kueuelib.jobs.pods.role_hash import likeness, role_hash
-from kueuelib.jobs.reconcile.self_wired import Parts
+from kueuelib.jobs.reconcile.self_wired import IntegrationParts
 from kueuelib.jobs.webhooks.manifests import webhook_path
 from kueuelib.jobs.webhooks.rules import validate_job, with_default_class
 from kueuelib.jobs.webhooks.serving import admit_knowing_owners, warnings_about
@@ -118,7 +118,7 @@ def _declaration(pod: Obj) -> list[FieldError]:
         return []
     try:
         declared = parse(text)
-    except Unreadable as error:
+    except InvalidDeclaration as error:
         return list(error.errors)
     path = label_path(GROUP_ROLE_LABEL)
     errors: list[FieldError] = []
@@ -138,11 +138,15 @@ def _changes(new: Obj, old: Obj, *, group_exists: bool) -> list[FieldError]:
     errors: list[FieldError] = []
     before, after = labels_of(old), labels_of(new)
     groups = group_of(old), group_of(new)
-    counts = has_finalizer(old) or stage_of(old) in (Stage.GATED, Stage.STARTED, Stage.LEAVING)
+    counts = has_finalizer(old) or stage_of(old) in (
+        PodStage.GATED,
+        PodStage.STARTED,
+        PodStage.LEAVING,
+    )
     if is_managed(old) and counts and MANAGED not in after:
         text = "the pod uses quota until it has ended; delete it instead"
         errors.append(forbidden(label_path(MANAGED), text))
-    if queue_of(old) != queue_of(new) and stage_of(new) is Stage.STARTED:
+    if queue_of(old) != queue_of(new) and stage_of(new) is PodStage.STARTED:
         errors.append(invalid(label_path(QUEUE_LABEL), queue_of(new), IMMUTABLE))
     if groups[0] != groups[1]:
         errors.append(invalid(where_named(new, GROUP_LABEL), groups[1], IMMUTABLE))
@@ -181,7 +185,7 @@ class PodWebhook:
     mutate_path = webhook_path(PODS, mutating=True)
     validate_path = webhook_path(PODS, mutating=False)
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: IntegrationParts) -> None:
         self._parts = parts
 
     def register(self, server: WebhookServer) -> None:
@@ -249,7 +253,7 @@ class PodWebhook:
         return workload is not None and stands_for_group(workload)
 
 
-def left_alone_because(parts: Parts, pod: Obj, namespace: str) -> str:
+def left_alone_because(parts: IntegrationParts, pod: Obj, namespace: str) -> str:
     """Why a pod is not queued, whatever its labels say; empty if it may be. It may be ours all the
     same: our finalizer shows that it was queued before this was so.
 
@@ -264,7 +268,7 @@ def left_alone_because(parts: Parts, pod: Obj, namespace: str) -> str:
     return ""
 
 
-def is_child(parts: Parts, pod: Obj, namespace: str) -> bool:
+def is_child(parts: IntegrationParts, pod: Obj, namespace: str) -> bool:
     """Whether the kind of a pod's controller is queued, or an ancestor above it is."""
     if any(
         ref.get("controller") and integration.is_owner(ref)
@@ -275,7 +279,7 @@ def is_child(parts: Parts, pod: Obj, namespace: str) -> bool:
     return parts.owners.is_child(pod, namespace)
 
 
-def namespace_labels(parts: Parts, namespace: str) -> Mapping[str, str] | None:
+def namespace_labels(parts: IntegrationParts, namespace: str) -> Mapping[str, str] | None:
     """The labels of a namespace; None when it is not known yet."""
     obj = parts.namespaces.store.get(ObjectKey("", namespace))
     return None if obj is None else labels_of(obj)

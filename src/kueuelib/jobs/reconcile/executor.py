@@ -120,7 +120,7 @@ class Learner(Protocol):
 
 
 @attrs.frozen
-class Outcome:
+class PlanResult:
     """The result of executing a plan.
 
     Attributes:
@@ -179,7 +179,7 @@ class Executor:
         self._refusals = Refusals(recorder, component, clock)
         self._log = get_logger("jobs")
 
-    async def run(self, commands: Sequence[Command], about: Obj | None = None) -> Outcome:
+    async def run(self, commands: Sequence[Command], about: Obj | None = None) -> PlanResult:
         """Execute the plan, as far as it is still valid.
 
         Args:
@@ -187,7 +187,7 @@ class Executor:
             about: the job that it is for. A permanent refusal is reported on it, and retried only
                 after a change or a long delay. Without it, the refusal is raised.
         """
-        run = _Run(about)
+        run = _PlanRun(about)
         for lanes in stretches(commands):
             if len(lanes) == 1:
                 whole = await self._follow(lanes[0], about, run)
@@ -195,13 +195,13 @@ class Executor:
                 whole = await self._follow_all(lanes, about, run)
             if not whole:
                 break
-        return Outcome(BEHIND_RETRY if run.behind else run.wait, run.behind)
+        return PlanResult(BEHIND_RETRY if run.behind else run.wait, run.behind)
 
     def warn(self, about: Obj, message: str) -> None:
         """Report on a job that no plan can be made for it."""
         self._recorder.event(about, WARNING, COMPOSE_ERROR, message, component=self._component)
 
-    async def _follow_all(self, lanes: Sequence[Lane], about: Obj | None, run: _Run) -> bool:
+    async def _follow_all(self, lanes: Sequence[Lane], about: Obj | None, run: _PlanRun) -> bool:
         """Execute all lanes, a few at a time; returns whether all were completed.
 
         The failure of one lane does not stop the others.
@@ -224,7 +224,7 @@ class Executor:
                 raise each
         return all(ends)
 
-    async def _follow(self, commands: Sequence[Command], about: Obj | None, run: _Run) -> bool:
+    async def _follow(self, commands: Sequence[Command], about: Obj | None, run: _PlanRun) -> bool:
         """Execute commands in order; returns whether all were still valid."""
         for command in commands:
             if self._is_overtaken(command, run):
@@ -259,7 +259,7 @@ class Executor:
                 raise
         return True
 
-    def _is_overtaken(self, command: Command, run: _Run) -> bool:
+    def _is_overtaken(self, command: Command, run: _PlanRun) -> bool:
         match command:
             case Change(given=given) if given is not None and self._known.is_overtaken(
                 run.latest(given)
@@ -280,7 +280,7 @@ class Executor:
                 return
         await self._known.refresh(spoken(resource, self._version), key_of(obj))
 
-    def _tell(self, command: Command, error: ApiError, about: Obj | None, run: _Run) -> None:
+    def _tell(self, command: Command, error: ApiError, about: Obj | None, run: _PlanRun) -> None:
         """Reports on a job what the server refused to do for it, and will refuse again."""
         self._refusals.tell(command, error, about)
         if about is None or isinstance(error, Conflict):
@@ -288,7 +288,7 @@ class Executor:
         self._log.warning("the server refuses", why=error.message, seconds=REFUSED_RETRY)
         run.wait = REFUSED_RETRY
 
-    async def _do(self, command: Command, run: _Run) -> bool:
+    async def _do(self, command: Command, run: _PlanRun) -> bool:
         """Execute one command; returns whether to continue."""
         match command:
             case Create(resource, obj):
@@ -327,7 +327,7 @@ class Executor:
             times = [parse_time(each["creationTimestamp"]) for each in (made["metadata"], meta)]
             self._count(CREATED_WORKLOAD, (refs[0]["kind"],), times[0] - times[1])
 
-    async def _exists(self, resource: Resource, obj: Obj, run: _Run) -> bool:
+    async def _exists(self, resource: Resource, obj: Obj, run: _PlanRun) -> bool:
         """Whether the server still has an object that is not being deleted."""
         live = await self._known.refresh(spoken(resource, self._version), key_of(obj))
         meta = {} if live is None else live["metadata"]
@@ -336,7 +336,7 @@ class Executor:
         run.behind = True
         return False
 
-    async def _change(self, command: Change, run: _Run) -> None:
+    async def _change(self, command: Change, run: _PlanRun) -> None:
         old = self._speak(command.resource, command.old)
         body = diff_merge_patch(old, self._speak(command.resource, command.new))
         if not body:
@@ -354,7 +354,7 @@ class Executor:
         )
         self._wrote(command.old, changed, run)
 
-    async def _patch_status(self, command: PatchStatus, run: _Run) -> None:
+    async def _patch_status(self, command: PatchStatus, run: _PlanRun) -> None:
         wire, meta = spoken(command.resource, self._version), command.obj["metadata"]
         identity = {field: meta[field] for field in ("name", "namespace", "uid")}
         if command.versioned:
@@ -376,7 +376,7 @@ class Executor:
         )
         self._wrote(command.obj, changed, run)
 
-    async def _drop_finalizer(self, command: DropFinalizer, run: _Run) -> None:
+    async def _drop_finalizer(self, command: DropFinalizer, run: _PlanRun) -> None:
         known = run.latest(command.obj)
         finalizers = known["metadata"].get("finalizers") or ()
         if command.finalizer not in finalizers:
@@ -392,7 +392,7 @@ class Executor:
         )
         self._wrote(command.obj, changed, run)
 
-    def _wrote(self, before: Obj, answer: Obj, run: _Run) -> None:
+    def _wrote(self, before: Obj, answer: Obj, run: _PlanRun) -> None:
         run.wrote(before, answer)
         self._known.learn(answer, shared=True)
 
@@ -400,7 +400,7 @@ class Executor:
         return convert(obj, self._version) if resource.group == KUEUE else obj
 
 
-class _Run:
+class _PlanRun:
     """The state of one plan while it is executed."""
 
     def __init__(self, about: Obj | None = None) -> None:

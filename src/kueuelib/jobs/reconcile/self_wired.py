@@ -22,7 +22,7 @@ from kueuelib.runtime.webhook.server import WebhookServer
 
 
 @attrs.frozen
-class Parts:
+class IntegrationParts:
     """The surroundings of an integration with its own reconciler.
 
     Attributes:
@@ -69,11 +69,11 @@ class Wired:
     """
 
     controllers: tuple[Controller, ...]
-    webhook: Webhook
+    webhook: KindWebhooks
     informers: tuple[OptionalInformer, ...] = ()
 
 
-class Webhook(Protocol):
+class KindWebhooks(Protocol):
     """The webhooks of one kind."""
 
     @property
@@ -101,4 +101,4 @@ class SelfWired(Integration):
         wire: builds its controllers and its webhook.
     """
 
-    wire: Callable[[Parts], Wired] = attrs.field(kw_only=True)
+    wire: Callable[[IntegrationParts], Wired] = attrs.field(kw_only=True)

@@ -21,7 +21,7 @@ import anyio
 
 from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.controllers.webhooks import Entry
+from kueuelib.controllers.webhooks import ConfigurationEntry
 from kueuelib.errors import ApiError, ConfigError, Conflict, NotFound, TransportError
 from kueuelib.jobs.lookups.owners import DefaultQueues
 from kueuelib.jobs.webhooks.manifests import namespaces_of
@@ -42,7 +42,9 @@ CONTEST = 3
 _SELECTORS = ("namespaceSelector", "objectSelector")
 
 
-def in_order(configuration: Obj, wanted: Iterable[Entry], served: Collection[str]) -> Obj:
+def in_order(
+    configuration: Obj, wanted: Iterable[ConfigurationEntry], served: Collection[str]
+) -> Obj:
     """A webhook configuration with these entries; the same object when it has them.
 
     Args:
@@ -90,7 +92,7 @@ class EntryKeeper:
         client: Client,
         name: str,
         validating_name: str,
-        wanted: Callable[[Collection[str]], Iterable[Entry]],
+        wanted: Callable[[Collection[str]], Iterable[ConfigurationEntry]],
         served: Callable[[], Collection[str]],
         default_queues: DefaultQueues,
         *,
@@ -173,7 +175,9 @@ class EntryKeeper:
         return True
 
 
-def _merged(present: Mapping[str, Any], entry: Entry, pattern: Mapping[str, Any]) -> Obj:
+def _merged(
+    present: Mapping[str, Any], entry: ConfigurationEntry, pattern: Mapping[str, Any]
+) -> Obj:
     """The entry, with the fields that others and the server have set in the present one."""
     merged = {**present, **copy.deepcopy(entry.entry)}
     for selector in _SELECTORS:

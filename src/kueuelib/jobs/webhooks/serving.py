@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from kueuelib.api.meta import Obj
 from kueuelib.api.missing_features import (
-    Asked,
+    MissingFeature,
     asked_by_object,
     asked_by_template,
     sentence,
@@ -126,7 +126,7 @@ class JobWebhook:
         return standing.why if standing is not None and standing.state in HELD_BACK else ""
 
 
-def asked_by_job(job: GenericJob, settings: JobSettings) -> Iterator[Asked]:
+def asked_by_job(job: GenericJob, settings: JobSettings) -> Iterator[MissingFeature]:
     """The requests of a job for features that are missing; its rules are checked elsewhere."""
     yield from asked_by_object(job.resource.kind, job.raw)
     with contextlib.suppress(InvalidJob):
@@ -135,7 +135,7 @@ def asked_by_job(job: GenericJob, settings: JobSettings) -> Iterator[Asked]:
             yield from asked_by_template(one.name, template, admits_claims=settings.admits_claims)
 
 
-def warnings_about(asked: Iterable[Asked]) -> Iterator[str]:
+def warnings_about(asked: Iterable[MissingFeature]) -> Iterator[str]:
     """A warning if an object asks for features that are missing."""
     if text := sentence(asked):
         yield f"it will wait: {text}"

@@ -45,7 +45,7 @@ from kueuelib.runtime.client import Client, managers_of, read, take_over, take_o
 from kueuelib.runtime.cluster import Cluster
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.operator.reconciled import OtherCluster, OtherKind, Watched, watched_of
-from kueuelib.runtime.operator.surroundings import NotingClient, Surroundings, Writes
+from kueuelib.runtime.operator.surroundings import NotingClient, OwnChanges, Surroundings
 from kueuelib.runtime.queries import PatchType
 
 # ---- objects that exist before an operator applies them ------------------------------------------
@@ -105,7 +105,7 @@ class Context:
 
     def __init__(self, around: Surroundings, obj: Obj) -> None:
         self.obj = obj
-        self.writes = Writes(around, obj)
+        self.writes = OwnChanges(around, obj)
         self._around = around
         self._named: set[tuple[tuple[str, str], ObjectKey]] = set()
         self._status: Obj | None = None

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 OPERATIONS = ("CREATE", "UPDATE", "DELETE")
 
 
-def _check_operations(hook: Hook, _: object, operations: tuple[str, ...]) -> None:
+def _check_operations(hook: OperatorWebhook, _: object, operations: tuple[str, ...]) -> None:
     allowed = OPERATIONS[:2] if hook.mutating else OPERATIONS
     if not operations or not set(operations) <= set(allowed):
         raise ConfigError(
@@ -49,7 +49,7 @@ def _check_operations(hook: Hook, _: object, operations: tuple[str, ...]) -> Non
 
 
 @attrs.frozen
-class Hook:
+class OperatorWebhook:
     """A webhook of an operator.
 
     Attributes:
@@ -139,7 +139,7 @@ class Operator:
                 problem = f"a rule of rules= has no verbs: {dict(each)!r:.80}"
                 raise ConfigError(f"operator {name}", problem, "name at least one")
         self.reconciled: list[Reconciled[Any, Context]] = []
-        self.hooks: list[Hook] = []
+        self.hooks: list[OperatorWebhook] = []
         self.clusters: dict[str, OtherCluster] = {}
         self._kinds = tuple(kinds)
 
@@ -391,7 +391,7 @@ class Operator:
     ) -> Callable[[Any], Any]:
         def register(function: Any) -> Any:
             given = (operations,) if isinstance(operations, str) else tuple(operations)
-            hook = Hook(kind, function, mutating, given, object_selector or {})
+            hook = OperatorWebhook(kind, function, mutating, given, object_selector or {})
             if any(each.path == hook.path for each in self.hooks):
                 raise ConfigError(
                     f"operator {self.name}",

@@ -12,7 +12,7 @@ from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import KubeObject, Obj, Resource
 from kueuelib.api.patch import diff_merge_patch, merge_patch
 from kueuelib.errors import ConfigError, FieldError
-from kueuelib.runtime.operator.declaration import Hook, Operator, name_of
+from kueuelib.runtime.operator.declaration import Operator, OperatorWebhook, name_of
 from kueuelib.runtime.webhook.admission import (
     AdmissionRequest,
     Mutator,
@@ -41,7 +41,7 @@ def serve_hooks(operator: Operator, server: WebhookServer) -> None:
             server.convert(path, partial(converted, definition))
 
 
-def _mutator(hook: Hook) -> Mutator:
+def _mutator(hook: OperatorWebhook) -> Mutator:
     kind = hook.kind
 
     def checked(answer: Any, expected: type, fix: str) -> Any:
@@ -65,7 +65,7 @@ def _mutator(hook: Hook) -> Mutator:
     return mutate
 
 
-def _validator(hook: Hook) -> Validator:
+def _validator(hook: OperatorWebhook) -> Validator:
     kind = hook.kind
 
     def judged(answer: object) -> Sequence[FieldError] | ValidationResult:
@@ -114,7 +114,7 @@ def hook_configurations(operator: Operator, client_config: ClientConfig) -> list
     return made
 
 
-def _entry(hook: Hook, client_config: ClientConfig) -> Obj:
+def _entry(hook: OperatorWebhook, client_config: ClientConfig) -> Obj:
     resource = resource_of(hook.kind)
     rule = {
         "apiGroups": [resource.group],

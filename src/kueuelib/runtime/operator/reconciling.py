@@ -49,7 +49,7 @@ from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.operator.context import Context
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.reconciled import OtherKind, Reconciled, Watched
-from kueuelib.runtime.operator.repeats import LISTENER, Change, Repeats, Round
+from kueuelib.runtime.operator.repeats import LISTENER, ObservedChange, Repeats, Round
 from kueuelib.runtime.operator.surroundings import Callback, Surroundings, index_name, predicate_of
 from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.steps import contained
@@ -101,7 +101,7 @@ class KindReconciler:
             newest = await self._around.cache.refresh(declared.resource, key)
             changed = newest is not None and newest["metadata"] != obj["metadata"]
             secret = declared.resource.kind == "Secret"
-            others = Change("", obj, newest, hidden=secret) if changed else None
+            others = ObservedChange("", obj, newest, hidden=secret) if changed else None
             self._ended(key, Round(context.writes.changes, str(error), others))
             return Result(rate_limited=True)
         self._ended(key, Round(context.writes.changes, requeue_after=result.requeue_after))

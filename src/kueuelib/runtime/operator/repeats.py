@@ -56,7 +56,7 @@ class Cause(Enum):
 
 
 @attrs.frozen
-class Change:
+class ObservedChange:
     """What a round did to one object.
 
     Attributes:
@@ -105,14 +105,14 @@ class Round:
         requeue_after: seconds, as it asked.
     """
 
-    changes: Sequence[Change] = ()
+    changes: Sequence[ObservedChange] = ()
     conflict: str = ""
-    others: Change | None = None
+    others: ObservedChange | None = None
     requeue_after: float | None = None
 
 
 @attrs.frozen
-class Repetition:
+class RepeatWarning:
     """What to warn about.
 
     Attributes:
@@ -136,7 +136,7 @@ class Repetition:
 
 
 @attrs.define
-class _Row:
+class _RepeatRow:
     since: float
     times: int = 0
     same: int = 0
@@ -155,7 +155,7 @@ class Repeats:
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._rows: dict[ObjectKey, _Row] = {}
+        self._rows: dict[ObjectKey, _RepeatRow] = {}
 
     def heard(self, delta: Delta[Obj], keys: Iterable[ObjectKey]) -> None:
         """Learn of a change that makes these keys due."""
@@ -167,7 +167,7 @@ class Repeats:
         """Whether there was a warning about the present row of an object."""
         return key in self._rows and self._rows[key].warned
 
-    def note(self, key: ObjectKey, done: Round) -> Repetition | None:
+    def note(self, key: ObjectKey, done: Round) -> RepeatWarning | None:
         """Learn of a round; returns what to warn about, if it is time."""
         cause, marks = _cause_of(done)
         if cause is None:
@@ -178,7 +178,7 @@ class Repeats:
         ours = {each.new["metadata"]["resourceVersion"] for each in done.changes if each.new}
         strange = row is not None and row.heard - row.ours - ours
         if row is None or now - row.since > WITHIN or (cause is Cause.STATUS and strange):
-            row = self._rows[key] = _Row(now)
+            row = self._rows[key] = _RepeatRow(now)
         row.ours, row.heard = row.ours | ours if len(row.ours) < MANY else ours, set()
         row.times += 1
         known = {subject.strip() for subject, _ in row.marks}
@@ -192,7 +192,7 @@ class Repeats:
         row.warned = True
         texts = [f"{subject}{path}: {said}".strip() for (subject, path), said in marks.items()]
         shown = (*texts[:SHOWN], *([f"{len(texts) - SHOWN} more"] if len(texts) > SHOWN else ()))
-        return Repetition(row.times, round(now - row.since, 1), shown, cause)
+        return RepeatWarning(row.times, round(now - row.since, 1), shown, cause)
 
 
 def _cause_of(done: Round) -> tuple[Cause | None, dict[tuple[str, str], str]]:

@@ -22,7 +22,7 @@ from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.operator.reconciled import OtherKind, Reconciled, Watched
-from kueuelib.runtime.operator.repeats import Change, Repeats
+from kueuelib.runtime.operator.repeats import ObservedChange, Repeats
 from kueuelib.runtime.predicates import Predicate
 
 # Functions of an author that run inside a cache: their errors are logged, and stop nothing.
@@ -204,7 +204,7 @@ class NotingClient(Client):
         writes: learns of it.
     """
 
-    def __init__(self, client: Client, writes: Writes) -> None:
+    def __init__(self, client: Client, writes: OwnChanges) -> None:
         self.__dict__.update(vars(client))
         self._writes = writes
 
@@ -235,7 +235,7 @@ class NotingClient(Client):
         return answer
 
 
-class Writes:
+class OwnChanges:
     """What one call changed, as far as that makes its object due again.
 
     Args:
@@ -247,14 +247,14 @@ class Writes:
     """
 
     def __init__(self, around: Surroundings, obj: Obj) -> None:
-        self.changes: list[Change] = []
+        self.changes: list[ObservedChange] = []
         self._around = around
         self._obj = obj
         self._before: dict[tuple[tuple[str, str], ObjectKey], Obj | None] = {}
 
     def deleted(self, obj: Obj) -> None:
         """Learn that the call deleted a child or a watched object."""
-        self.changes.append(Change(_subject(obj), obj, None))
+        self.changes.append(ObservedChange(_subject(obj), obj, None))
 
     def begin(self, resource: Resource, obj: Any) -> None:
         """Remember what an object is before a write; its answer may come after the watch event."""
@@ -286,7 +286,7 @@ class Writes:
                     {"metadata": answer["metadata"]},
                 )
             subject = "" if own else f"{kind[1]} {key}"
-            self.changes.append(Change(subject, old, answer, hidden=kind[1] == "Secret"))
+            self.changes.append(ObservedChange(subject, old, answer, hidden=kind[1] == "Secret"))
             return
 
     def _due(self, watched: Resource, delta: Delta[Obj]) -> bool:

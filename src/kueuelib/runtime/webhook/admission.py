@@ -56,7 +56,7 @@ _TYPES: Final[Mapping[str, tuple[frozenset[type], str]]] = {
 
 
 @attrs.frozen
-class Form:
+class ReviewShape:
     """A shape, made quick to check.
 
     Attributes:
@@ -75,25 +75,25 @@ class Form:
     words: str
     plain: frozenset[type]
     required: tuple[str, ...] = ()
-    fields: tuple[tuple[str, Form], ...] = ()
-    further: Form | None = None
-    items: Form | None = None
+    fields: tuple[tuple[str, ReviewShape], ...] = ()
+    further: ReviewShape | None = None
+    items: ReviewShape | None = None
     needed: bool = False
     choices: tuple[str, ...] | None = None
 
 
-Forms = Mapping[str, Form]
+Forms = Mapping[str, ReviewShape]
 """As `Shapes`."""
 
 
-def form_of(shape: Shape) -> Form:
+def form_of(shape: Shape) -> ReviewShape:
     """The form of a shape."""
     if shape.get(_INT_OR_STRING):
         types, words = _TYPES[_INT_OR_STRING]
-        return Form(types, words, types)
+        return ReviewShape(types, words, types)
     types, words = _TYPES[shape.get("type", _ANY_TYPE)]
     further, items = shape.get("additionalProperties"), shape.get("items")
-    return Form(
+    return ReviewShape(
         types,
         words,
         types if shape.keys() <= {"type"} else frozenset(),
@@ -263,7 +263,7 @@ def misfit_of_objects(request: Mapping[str, Any], forms: Forms) -> str:
     return ""
 
 
-def _misfit(value: Any, form: Form) -> str:
+def _misfit(value: Any, form: ReviewShape) -> str:
     """What is wrong with a value, after the path from it to the field; empty if it fits."""
     if type(value) not in form.types:
         return f": {form.words} is expected"
@@ -280,7 +280,7 @@ def _misfit(value: Any, form: Form) -> str:
     return ""
 
 
-def _misfit_inside(value: dict[str, Any], form: Form) -> str:
+def _misfit_inside(value: dict[str, Any], form: ReviewShape) -> str:
     for name in form.required:
         if value.get(name) is None:
             return f".{name} is missing"

@@ -22,7 +22,7 @@ from aiohttp import web
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.errors import ApiError, BadRequest, ConfigError, KueuelibError, ServerError
 from kueuelib.runtime.addresses import parse_address
-from kueuelib.runtime.authority import Names, host_names, server_context
+from kueuelib.runtime.authority import ServerNames, host_names, server_context
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connections import Bodies
 from kueuelib.runtime.http import serving
@@ -489,7 +489,7 @@ def add_webhook_server(
     manager: Manager,
     client: Client,
     address: str,
-    names: Names,
+    names: ServerNames,
     secret: ObjectKey,
     trusting: Iterable[Trusting],
     *,

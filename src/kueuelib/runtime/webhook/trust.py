@@ -28,7 +28,7 @@ from kueuelib.machinery.store import Delta
 from kueuelib.runtime.authority import (
     FIELDS,
     Certificates,
-    Names,
+    ServerNames,
     host_names,
     load,
     renewed,
@@ -66,7 +66,7 @@ class Trusting:
 async def ensure_certificates(
     client: Client,
     secret: ObjectKey,
-    names: Names,
+    names: ServerNames,
     *,
     clock: Clock = SYSTEM_CLOCK,
     organisation: str = "kueuelib",
@@ -237,7 +237,7 @@ class Injected:
 
     written: list[str]
     missing: list[str]
-    called: Names
+    called: ServerNames
 
 
 async def inject(client: Client, trusting: Iterable[Trusting], ca_cert: bytes) -> Injected:
@@ -354,7 +354,7 @@ class CertificateKeeper:
         client: Client,
         contexts: Iterable[ssl.SSLContext],
         secret: ObjectKey,
-        names: Names | Iterable[str],
+        names: ServerNames | Iterable[str],
         trusting: Iterable[Trusting] = (),
         *,
         clock: Clock = SYSTEM_CLOCK,
@@ -365,7 +365,7 @@ class CertificateKeeper:
         self._client = client
         self._contexts = tuple(contexts)
         self._secret = secret
-        self._names = names if isinstance(names, Names) else host_names(names)
+        self._names = names if isinstance(names, ServerNames) else host_names(names)
         self._trusting = tuple(trusting)
         self._clock = clock
         self._organisation = organisation

@@ -26,8 +26,8 @@ from kueuelib.scheduler.blockers import FIT
 from kueuelib.scheduler.decide.cycle_values import Admit, CycleInput, Head, Plan, Wait
 from kueuelib.scheduler.decide.nomination import Entry, asking_of, gave_up, nominate, propose
 from kueuelib.scheduler.decide.preemption.guard import Judge
-from kueuelib.scheduler.decide.preemption.victims import Preemption, Victim, home_of
-from kueuelib.scheduler.decide.promises import Owners, Promises
+from kueuelib.scheduler.decide.preemption.victims import PendingPreemption, Victim, home_of
+from kueuelib.scheduler.decide.promises import KeptQuota, Promises
 from kueuelib.scheduler.ordering import EntryOrder
 from kueuelib.scheduler.pending.item import Progress, Promise, Requeue
 from kueuelib.scheduler.policy import PolicyError
@@ -168,7 +168,7 @@ class Turns:
 
     def __init__(self, snapshot: Snapshot, cycle: CycleInput, now: float, judge: Judge) -> None:
         self._snapshot = snapshot
-        self._owners = Owners(snapshot, cycle.wanted) if cycle.wanted else None
+        self._owners = KeptQuota(snapshot, cycle.wanted) if cycle.wanted else None
         self.promises = Promises(
             snapshot, cycle.frozen, cycle.promised, cycle.leaving, cycle.settings, self._owners
         )
@@ -183,7 +183,7 @@ class Turns:
         self._roomier: set[str] = set()
         self.admissions: list[Admit] = []
         self.waits: list[Wait] = []
-        self.preemptions: list[Preemption] = []
+        self.preemptions: list[PendingPreemption] = []
         self.skipped_preemptions: Counter[str] = Counter()
         self.recomputations: Counter[tuple[str, str]] = Counter()
         self._beside = bool(cycle.leaving or cycle.promised)
@@ -366,7 +366,7 @@ class Turns:
         self._claim(entry)
         self._charge(entry, proposal.usage)
         self.preemptions.append(
-            Preemption(
+            PendingPreemption(
                 info.key,
                 info.uid,
                 info.workload,

@@ -11,7 +11,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import quantity_of
 from kueuelib.api.struct import frozen
 from kueuelib.scheduler.decide.preemption.guard import NOTHING, Past, PolicyFault
-from kueuelib.scheduler.decide.preemption.victims import Preemption
+from kueuelib.scheduler.decide.preemption.victims import PendingPreemption
 from kueuelib.scheduler.pending.item import Progress, Promise, Requeue
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds, WorkloadInfo
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
@@ -181,7 +181,7 @@ class Plan:
     admissions: tuple[Admit, ...]
     waits: tuple[Wait, ...]
     order: tuple[ObjectKey, ...]
-    preemptions: tuple[Preemption, ...] = ()
+    preemptions: tuple[PendingPreemption, ...] = ()
     faults: tuple[PolicyFault, ...] = ()
     skipped_preemptions: Mapping[str, int] = attrs.field(factory=dict, eq=False)
     recomputations: Mapping[tuple[str, str], int] = attrs.field(factory=dict, eq=False)

@@ -146,7 +146,7 @@ def _fits(spec: QueueSpec, charges: Amounts, taken: Amounts) -> bool:
     )
 
 
-class Owners:
+class KeptQuota:
     """The nominal quota that is kept in one cycle.
 
     Args:
@@ -271,7 +271,7 @@ def _unused(snapshot: Snapshot, queue: FrozenQueue, pair: FlavorResource) -> int
 
 
 @attrs.define(eq=False)
-class Kept:
+class PromisedRoom:
     """The room of one preemptor.
 
     Attributes:
@@ -320,17 +320,17 @@ class Promises:
         promised: Collection[Head],
         leaving: Iterable[Holder],
         settings: Settings,
-        owners: Owners | None = None,
+        owners: KeptQuota | None = None,
     ) -> None:
         self._snapshot = snapshot
         self._settings = settings
         self._owners = owners
         self.present = Present(frozen)
         self._shown: Snapshot | None = None
-        self._lifted: list[Kept] = []
+        self._lifted: list[PromisedRoom] = []
         self._mark = 0
         self.leaving: list[Holder] = []
-        self.standing: list[Kept] = []
+        self.standing: list[PromisedRoom] = []
         self.broken: list[Head] = []
         self.roomier: set[str] = set()
         for holder in leaving:
@@ -349,7 +349,7 @@ class Promises:
             if isinstance(queue, Wait):
                 self._break(head)
                 continue
-            kept = Kept(head, queue, head.promise.usage, borrows=False)
+            kept = PromisedRoom(head, queue, head.promise.usage, borrows=False)
             kept.borrows = borrows(self._snapshot, kept.queue, kept.usage)
             if kept.borrows:
                 borrowers.append(kept)
@@ -372,7 +372,7 @@ class Promises:
             usage = self._snapshot.past_usage(head.info.local_queue)
         return usage, head.info.order, head.info.key
 
-    def _charge(self, kept: Kept) -> None:
+    def _charge(self, kept: PromisedRoom) -> None:
         """Charges a promise if it may be."""
         if self._may_stand(kept):
             self._snapshot.add(kept.queue, kept.usage)
@@ -380,7 +380,7 @@ class Promises:
         else:
             self._break(kept.head)
 
-    def _may_stand(self, kept: Kept) -> bool:
+    def _may_stand(self, kept: PromisedRoom) -> bool:
         """Whether a promise fits, and leaves owners what they wait for if it borrows."""
         kept.borrows = borrows(self._snapshot, kept.queue, kept.usage)
         return self._snapshot.fits(kept.queue, kept.usage) and (
@@ -441,7 +441,7 @@ class Promises:
         """Those for which room is still held."""
         return [kept.ready for kept in self.standing if kept.ready is not None]
 
-    def _forget(self, kept: Kept) -> None:
+    def _forget(self, kept: PromisedRoom) -> None:
         self.standing.remove(kept)
         if self._shown is not None:
             self._shown.remove(kept.queue, kept.usage)
@@ -524,7 +524,7 @@ class Promises:
             else:
                 self._charge_again(kept)
 
-    def _charge_again(self, kept: Kept) -> None:
+    def _charge_again(self, kept: PromisedRoom) -> None:
         self._snapshot.add(kept.queue, kept.usage)
         if kept.ready is None:
             return

@@ -27,13 +27,13 @@ from kueuelib.scheduler.explain.own_changes import PodsReturn, Ungate, is_group
 from kueuelib.scheduler.explain.rows import Row, TreeRow, rows_of, tree_rows
 from kueuelib.scheduler.explain.search import Search
 from kueuelib.scheduler.explain.trial import (
-    Budget,
     OutOfStepsError,
+    SearchBudget,
     TrialOutcome,
+    TrialResult,
     Trials,
     TriedChange,
     TriedPair,
-    Verdict,
     deciders_of,
 )
 from kueuelib.scheduler.explain.world import World
@@ -176,7 +176,7 @@ class Explanation:
     pairs: tuple[TriedPair, ...] = ()
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> TrialResult:
         """Its verdict."""
         return self.outcome.verdict
 
@@ -189,7 +189,7 @@ class Explanation:
     @property
     def position(self) -> int | None:
         """Its place in its ClusterQueue, from 1; None if it does not wait there."""
-        waits = self.verdict in (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
+        waits = self.verdict in (TrialResult.WAITS, TrialResult.PREEMPTS, TrialResult.ADMITTED)
         waits = waits and not isinstance(self.reason, OUT_OF_QUEUE)
         return len(self.ahead) + 1 if waits and self.cluster_queue else None
 
@@ -200,7 +200,7 @@ def explain(
     now: float,
     *,
     changes: bool = True,
-    pairs: Callable[[], Budget] | None = None,
+    pairs: Callable[[], SearchBudget] | None = None,
 ) -> Explanation:
     """Explain one workload.
 
@@ -220,17 +220,17 @@ def explain(
     local_queue = ObjectKey(workload.namespace, workload.spec.queue_name)
     trials = Trials(world, key, now)
     base = trials.unchanged()
-    waits = base.verdict in (Verdict.WAITS, Verdict.PREEMPTS, Verdict.ADMITTED)
+    waits = base.verdict in (TrialResult.WAITS, TrialResult.PREEMPTS, TrialResult.ADMITTED)
     home = world.home_of(workload)
     first = None
-    if base.verdict is Verdict.WAITS and not base.evaluated and home in world.cluster_queues:
+    if base.verdict is TrialResult.WAITS and not base.evaluated and home in world.cluster_queues:
         first = _tried_first(trials, world, key)
     reason = first.reason if first is not None else base.reason
-    admission = workload.status.admission if base.verdict is Verdict.HOLDS_QUOTA else None
+    admission = workload.status.admission if base.verdict is TrialResult.HOLDS_QUOTA else None
     if base.admit is not None:
         admission = base.admit.admission
     problems = problems_of(world, key, reason) if waits else ()
-    if base.verdict is Verdict.HOLDS_QUOTA:
+    if base.verdict is TrialResult.HOLDS_QUOTA:
         problems = silent_checks(world, key)
     search = Search(world, key, now, base, trials)
     with_checks = [

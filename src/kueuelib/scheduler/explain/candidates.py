@@ -19,7 +19,7 @@ from kueuelib.scheduler.explain.changes import (
     LENDING,
     MOST_WEIGHT,
     NOMINAL,
-    Change,
+    CandidateChange,
     CreateFlavor,
     CreateLocalQueue,
     Ends,
@@ -260,7 +260,7 @@ COHORT_QUOTAS = "quotas of Cohorts"
 WEIGHTS = "weights"
 PARENTS = "cohorts above"
 
-Forms = Sequence[Change]
+Forms = Sequence[CandidateChange]
 """One change in several strengths, the weakest first."""
 
 
@@ -309,7 +309,7 @@ def _kinds(
         yield OTHER_QUOTAS, _each(other_raises(world, queue))
 
 
-def _each(changes: Iterator[Change] | Sequence[Change]) -> Iterator[Forms]:
+def _each(changes: Iterator[CandidateChange] | Sequence[CandidateChange]) -> Iterator[Forms]:
     return ((one,) for one in changes)
 
 
@@ -329,7 +329,7 @@ def homes(world: World, key: ObjectKey) -> list[CreateLocalQueue]:
     return [CreateLocalQueue(missing, name) for name in sorted(world.cluster_queues)]
 
 
-def set_up(world: World, key: ObjectKey) -> Iterator[Change]:
+def set_up(world: World, key: ObjectKey) -> Iterator[CandidateChange]:
     """What would repair the queues of a workload and what they need.
 
     Args:
@@ -359,7 +359,7 @@ def set_up(world: World, key: ObjectKey) -> Iterator[Change]:
         yield LabelNamespace(key.namespace, wanted)
 
 
-def for_nodes(world: World, workload: Workload) -> Iterator[Change]:
+def for_nodes(world: World, workload: Workload) -> Iterator[CandidateChange]:
     """Changes of a workload that give it more flavors.
 
     Args:

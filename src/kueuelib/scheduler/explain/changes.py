@@ -27,7 +27,7 @@ _FIELDS: dict[str, str] = {
 }
 
 
-class Change(Protocol):
+class CandidateChange(Protocol):
     """A possible change."""
 
     @property
@@ -46,7 +46,7 @@ class Change(Protocol):
         """The world with the change."""
 
 
-class Whole:
+class UnsizedChange:
     """A change without a size."""
 
 
@@ -132,7 +132,7 @@ def amount_in(quota: ResourceQuota, field: str) -> int | None:
 
 
 @frozen
-class Ends(Whole):
+class Ends(UnsizedChange):
     """A workload that holds quota finishes."""
 
     key: ObjectKey
@@ -155,7 +155,7 @@ class Ends(Whole):
 
 
 @frozen
-class Withdraws(Whole):
+class Withdraws(UnsizedChange):
     """Another waiting workload is withdrawn."""
 
     key: ObjectKey
@@ -178,7 +178,7 @@ class Withdraws(Whole):
 
 
 @frozen
-class SetPolicy(Whole):
+class SetPolicy(UnsizedChange):
     """Another policy of a ClusterQueue.
 
     Attributes:
@@ -271,7 +271,7 @@ class RaiseThreshold:
 
 
 @frozen
-class StartLocalQueue(Whole):
+class StartLocalQueue(UnsizedChange):
     """A stopped LocalQueue is started."""
 
     key: ObjectKey
@@ -300,7 +300,7 @@ class StartLocalQueue(Whole):
 
 
 @frozen
-class CreateFlavor(Whole):
+class CreateFlavor(UnsizedChange):
     """Create a missing ResourceFlavor, for any nodes."""
 
     name: str
@@ -324,7 +324,7 @@ class CreateFlavor(Whole):
 
 
 @frozen
-class ServeCheck(Whole):
+class ServeCheck(UnsizedChange):
     """Run the controller of an AdmissionCheck, and create the check if it is missing.
 
     Attributes:
@@ -362,7 +362,7 @@ class ServeCheck(Whole):
 
 
 @frozen
-class CreateLocalQueue(Whole):
+class CreateLocalQueue(UnsizedChange):
     """Create a missing LocalQueue."""
 
     key: ObjectKey
@@ -392,7 +392,7 @@ class CreateLocalQueue(Whole):
 
 
 @frozen
-class LabelNamespace(Whole):
+class LabelNamespace(UnsizedChange):
     """Add the labels that a ClusterQueue requires to the namespace."""
 
     namespace: str
@@ -470,7 +470,7 @@ def _decimal(weight: Quantity) -> str:
 
 
 @frozen
-class SetParent(Whole):
+class SetParent(UnsizedChange):
     """Another cohort above a ClusterQueue or a Cohort.
 
     Attributes:

@@ -10,16 +10,23 @@ from __future__ import annotations
 from types import MethodType
 from typing import Any, TypeVar
 
-from kueuelib.scheduler.decide.preemption.guard import History
+from kueuelib.scheduler.decide.preemption.guard import PreemptionHistory
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.facts.handlers import Facts
-from kueuelib.scheduler.facts.state import EffectsBuilder, Grouping, State
+from kueuelib.scheduler.facts.state import EffectsBuilder, EngineState, Grouping
 from kueuelib.scheduler.facts.workloads import Requirements, WorkloadFacts
-from kueuelib.scheduler.pending.queue import Group, Heap, Pending, PendingQueue, Ranking, Scope
+from kueuelib.scheduler.pending.queue import (
+    Heap,
+    Pending,
+    PendingGroup,
+    PendingQueue,
+    Ranking,
+    Scope,
+)
 from kueuelib.scheduler.pending.queues import Queues, Silence
 from kueuelib.scheduler.pending.waking import News
 from kueuelib.scheduler.quota.cache import Cache, QueueState, Tally
-from kueuelib.scheduler.quota.forest import Forest, Ledger, Spot, Table
+from kueuelib.scheduler.quota.forest import Forest, Ledger, Spot, UsageByNode
 from kueuelib.scheduler.quota.holders import Priorities
 from kueuelib.scheduler.quota.past_usage import Account, PastUsage
 
@@ -33,10 +40,10 @@ _MUTABLE = frozenset(
         Engine,
         Facts,
         Forest,
-        Group,
+        PendingGroup,
         Grouping,
         Heap,
-        History,
+        PreemptionHistory,
         Ledger,
         News,
         PastUsage,
@@ -50,12 +57,12 @@ _MUTABLE = frozenset(
         Scope,
         Silence,
         Spot,
-        State,
+        EngineState,
         Tally,
         WorkloadFacts,
     )
 )
-_TABLES = frozenset((dict, Table))
+_TABLES = frozenset((dict, UsageByNode))
 _COPIED = _MUTABLE | _TABLES | {list, set, MethodType}
 
 

@@ -12,7 +12,7 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, find, format_time
 from kueuelib.api.nodes import required_node_affinity
 from kueuelib.api.struct import frozen
-from kueuelib.scheduler.explain.changes import Whole
+from kueuelib.scheduler.explain.changes import UnsizedChange
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.pending.workload_info import gates_of, missing_pods
 
@@ -112,7 +112,7 @@ class FewerPods(OfJob):
 
 
 @frozen
-class Activate(Whole):
+class Activate(UnsizedChange):
     """The workload is activated again.
 
     Attributes:
@@ -150,7 +150,7 @@ class Activate(Whole):
 
 
 @frozen
-class Ungate(OfJob, Whole):
+class Ungate(OfJob, UnsizedChange):
     """The gates of the job are removed."""
 
     kind = "gates"
@@ -187,7 +187,7 @@ def is_group(workload: Workload) -> bool:
 
 
 @frozen
-class PodsReturn(Whole):
+class PodsReturn(UnsizedChange):
     """The pods for which a group stays out of its queue exist again."""
 
     key: ObjectKey
@@ -213,7 +213,7 @@ class PodsReturn(Whole):
 
 
 @frozen
-class BackOffEnds(Whole):
+class BackOffEnds(UnsizedChange):
     """The back-off after an eviction is over."""
 
     key: ObjectKey
@@ -259,7 +259,7 @@ def returns(
 
 
 @frozen
-class MoveTo(OfJob, Whole):
+class MoveTo(OfJob, UnsizedChange):
     """The workload waits in another LocalQueue of its namespace."""
 
     before: str
@@ -290,7 +290,7 @@ class MoveTo(OfJob, Whole):
 
 
 @frozen
-class Tolerate(OfJob, Whole):
+class Tolerate(OfJob, UnsizedChange):
     """The pods tolerate a taint of a flavor."""
 
     flavor: str
@@ -338,7 +338,7 @@ def node_demands(workload: Workload) -> tuple[str, ...]:
 
 
 @frozen
-class AnyNode(OfJob, Whole):
+class AnyNode(OfJob, UnsizedChange):
     """The pods no longer ask for certain nodes.
 
     A job has to be submitted again: its Workload keeps the node selector that it was made with.

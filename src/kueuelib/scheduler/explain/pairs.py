@@ -26,11 +26,17 @@ from kueuelib.scheduler.explain.candidates import (
     Forms,
     all_forms,
 )
-from kueuelib.scheduler.explain.changes import LENDING, NOMINAL, Change, RaiseQuota, amount_in
+from kueuelib.scheduler.explain.changes import (
+    LENDING,
+    NOMINAL,
+    CandidateChange,
+    RaiseQuota,
+    amount_in,
+)
 from kueuelib.scheduler.explain.sizes import bisect, gallop, grains_of, sizes_of, smallest
 from kueuelib.scheduler.explain.trial import (
-    Budget,
     OutOfStepsError,
+    SearchBudget,
     TrialOutcome,
     Trials,
     TriedChange,
@@ -63,7 +69,7 @@ _Name = tuple[str, str]
 """Subject and text identify a change: not all of them have a hash."""
 
 
-def _name(change: Change) -> _Name:
+def _name(change: CandidateChange) -> _Name:
     return change.subject, change.text
 
 
@@ -118,7 +124,7 @@ class PairSearch:
         base: TrialOutcome,
         trials: Trials,
         alone: Trials,
-        budget: Budget,
+        budget: SearchBudget,
     ) -> None:
         self._key = key
         self._now = now
@@ -182,10 +188,12 @@ class PairSearch:
         for number, (kind, forms) in enumerate(all_forms(world, self._key, self._now)):
             yield (ORDER.index(kind), number), forms
 
-    def _checks(self, first: Change, second: Change, outcome: TrialOutcome) -> tuple[str, ...]:
+    def _checks(
+        self, first: CandidateChange, second: CandidateChange, outcome: TrialOutcome
+    ) -> tuple[str, ...]:
         return deciders_of(second.apply(first.apply(self._world)), self._key, outcome)
 
-    def _try(self, *changes: Change) -> TrialOutcome:
+    def _try(self, *changes: CandidateChange) -> TrialOutcome:
         """The outcome of changes; if many wait, what would not help alone is skipped."""
         if self._alone is not None:
             alone = self._alone.within(_changed(self._alone.world, *changes))
@@ -204,7 +212,7 @@ class PairSearch:
         grains = {} if shares else grains_of(self._trials.engine_within(strong))
         known: dict[tuple[_Name, _Name], TrialOutcome] = {}
 
-        def run(one: Change, other: Change) -> TrialOutcome:
+        def run(one: CandidateChange, other: CandidateChange) -> TrialOutcome:
             names = _name(one), _name(other)
             if names not in known:
                 known[names] = self._trials.within(_changed(self._world, one, other))
@@ -213,10 +221,10 @@ class PairSearch:
         def good(outcome: TrialOutcome) -> bool:
             return outcome.admits or (not strongest.outcome.admits and outcome.helps)
 
-        def after(change: Change) -> TrialOutcome:
+        def after(change: CandidateChange) -> TrialOutcome:
             return run(first, change)
 
-        def before(change: Change) -> TrialOutcome:
+        def before(change: CandidateChange) -> TrialOutcome:
             return run(change, second)
 
         second = _weaker(strongest.second, grains, after, good)
@@ -235,7 +243,7 @@ class PairSearch:
         return TriedPair(changes, outcome, self._checks(first, second, outcome))
 
 
-def _changed(world: World, *changes: Change) -> World:
+def _changed(world: World, *changes: CandidateChange) -> World:
     for change in changes:
         world = change.apply(world)
     return world
@@ -244,9 +252,9 @@ def _changed(world: World, *changes: Change) -> World:
 def _weaker(
     forms: Forms,
     grains: dict[str, int],
-    run: Callable[[Change], TrialOutcome],
+    run: Callable[[CandidateChange], TrialOutcome],
     good: Callable[[TrialOutcome], bool],
-) -> Change:
+) -> CandidateChange:
     """A weaker form of a change that is enough, in steps that miss nothing."""
     change = forms[bisect(-1, len(forms) - 1, lambda at: good(run(forms[at])))]
     for size, grain, resized in sizes_of(change, grains):
@@ -267,7 +275,7 @@ def _same(pair: TriedPair, other: TriedPair) -> bool:
     return {*map(_name, pair.changes)} == {*map(_name, other.changes)}
 
 
-def _is_valid(world: World, *changes: Change) -> bool:
+def _is_valid(world: World, *changes: CandidateChange) -> bool:
     """Whether the API server would take the quotas: nobody lends more than it owns."""
     for change in changes:
         if not isinstance(change, RaiseQuota):

@@ -32,7 +32,7 @@ from kueuelib.scheduler.quota.queue_spec import CohortQuotas, QueueSpec, cohort_
 _Node = QueueSpec | CohortQuotas
 
 
-class Tree:
+class GuessedTree:
     """The quota of everything that shares quota with one ClusterQueue.
 
     Args:
@@ -133,7 +133,7 @@ class Guess:
         field: the field of `Limits` to be raised.
     """
 
-    tree: Tree
+    tree: GuessedTree
     place: Place
     flavor: str
     field: str
@@ -189,7 +189,7 @@ class QuotaSearch:
         shares = world.settings.fair_sharing is not None and queue.spec.cohort_name
         self._grains = {} if shares else grains_of(trials.engine())
         self._demand = demand_on(trials.engine())
-        self._tree = Tree(world, world.scope_of(queue))
+        self._tree = GuessedTree(world, world.scope_of(queue))
 
     def own(self) -> Iterator[TriedChange]:
         """Quotas of its own ClusterQueue, flavor by flavor.

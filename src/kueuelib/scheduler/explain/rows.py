@@ -16,7 +16,13 @@ from kueuelib.scheduler.decide.offers import mismatch_of
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds
-from kueuelib.scheduler.quota.amounts import NO_LIMITS, PODS, FlavorResource, Step, available_along
+from kueuelib.scheduler.quota.amounts import (
+    NO_LIMITS,
+    PODS,
+    FlavorResource,
+    QuotaStep,
+    available_along,
+)
 from kueuelib.scheduler.quota.node import QuotaNode, share_of
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot, Usage
 from kueuelib.scheduler.reasons import NoFlavors, Preempting, Reason
@@ -269,7 +275,7 @@ def _row(
     )
 
 
-def _room(steps: tuple[Step, ...], used: Usage) -> int | None:
+def _room(steps: tuple[QuotaStep, ...], used: Usage) -> int | None:
     """The available amount if only the last step limits it."""
     *below, here = steps
     if here.ceiling is None:

@@ -41,11 +41,11 @@ from kueuelib.scheduler.explain.candidates import (
 )
 from kueuelib.scheduler.explain.changes import (
     MOST_WEIGHT,
-    Change,
+    CandidateChange,
     Ends,
     RaiseWeight,
     SetParent,
-    Whole,
+    UnsizedChange,
     Withdraws,
 )
 from kueuelib.scheduler.explain.own_changes import FewerPods, job_of, returns
@@ -54,14 +54,14 @@ from kueuelib.scheduler.explain.quota_search import Goal, QuotaSearch
 from kueuelib.scheduler.explain.sizes import bisect, gallop, grains_of, smallest
 from kueuelib.scheduler.explain.trial import (
     MOST_STEPS,
-    Budget,
     OutOfStepsError,
     Probe,
+    SearchBudget,
     TrialOutcome,
+    TrialResult,
     Trials,
     TriedChange,
     TriedPair,
-    Verdict,
 )
 from kueuelib.scheduler.explain.world import Place, World
 from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
@@ -74,7 +74,7 @@ MOST_ENDS = 20
 
 
 @frozen
-class ProtectionEnds(Whole):
+class ProtectionEnds(UnsizedChange):
     """The preemption policy allows a preemption that it refuses now.
 
     Attributes:
@@ -109,7 +109,7 @@ class ProtectionEnds(Whole):
 
 
 def first_end(
-    world: World, key: ObjectKey, now: float, base: TrialOutcome, budget: Budget
+    world: World, key: ObjectKey, now: float, base: TrialOutcome, budget: SearchBudget
 ) -> TriedChange | None:
     """The first end of a protection after which a workload gets quota; None if time does not help.
 
@@ -215,7 +215,7 @@ class Search:
 
     def run(self) -> tuple[TriedChange, ...]:
         """All changes that were found, those of the set-up first."""
-        if self._base.verdict not in (Verdict.WAITS, Verdict.PREEMPTS):
+        if self._base.verdict not in (TrialResult.WAITS, TrialResult.PREEMPTS):
             return ()
         if self._base.unsettled:
             self.limits.append(
@@ -235,7 +235,10 @@ class Search:
 
     def one_by_one(self) -> Iterator[TriedChange]:
         """The changes of `run` in their order, each looked for only when it is asked for."""
-        if self._base.verdict in (Verdict.WAITS, Verdict.PREEMPTS) and not self._base.unsettled:
+        if (
+            self._base.verdict in (TrialResult.WAITS, TrialResult.PREEMPTS)
+            and not self._base.unsettled
+        ):
             for kind in self._by_kind():
                 for one in chain.from_iterable(map(self._in_sizes, kind)):
                     if one.sized and self._helps(one.outcome):
@@ -259,13 +262,13 @@ class Search:
             self._budget.share(1.0)
             yield changes
 
-    def pairs(self, budget: Budget) -> tuple[TriedPair, ...]:
+    def pairs(self, budget: SearchBudget) -> tuple[TriedPair, ...]:
         """Pairs of changes, if it waits and no single one was found.
 
         Args:
             budget: of this search.
         """
-        if self._base.verdict is not Verdict.WAITS or self._base.unsettled:
+        if self._base.verdict is not TrialResult.WAITS or self._base.unsettled:
             return ()
         search = PairSearch(self._key, self._now, self._base, self._trials, self._alone, budget)
         two = search.run()
@@ -324,7 +327,7 @@ class Search:
 
     # --- trying
 
-    def _try(self, change: Change) -> TrialOutcome:
+    def _try(self, change: CandidateChange) -> TrialOutcome:
         """The outcome of a change; if many wait, one that would not help alone is skipped."""
         if self._alone is not self._trials:
             alone = self._alone.with_change(change)
@@ -334,13 +337,13 @@ class Search:
 
     def _helps(self, outcome: TrialOutcome) -> bool:
         """Whether an outcome is better than that without a change."""
-        return outcome.admits or (outcome.helps and self._base.verdict is Verdict.WAITS)
+        return outcome.admits or (outcome.helps and self._base.verdict is TrialResult.WAITS)
 
-    def _check(self, change: Change) -> Iterator[TriedChange]:
+    def _check(self, change: CandidateChange) -> Iterator[TriedChange]:
         if self._helps(outcome := self._try(change)):
             yield TriedChange(change, outcome)
 
-    def _least(self, make: Callable[[int], Change], most: int) -> TriedChange | None:
+    def _least(self, make: Callable[[int], CandidateChange], most: int) -> TriedChange | None:
         """The smallest size from 1 to `most` that suffices while one less does not."""
         for good in self._goals:
             for trials in (self._alone, self._trials):
@@ -393,7 +396,7 @@ class Search:
             steps = (steps[at],)
         yield from self._first_that_helps(steps)
 
-    def _first_that_helps(self, changes: Iterable[Change]) -> Iterator[TriedChange]:
+    def _first_that_helps(self, changes: Iterable[CandidateChange]) -> Iterator[TriedChange]:
         return islice(chain.from_iterable(map(self._check, changes)), 1)
 
     def _fewer_pods(self) -> Iterator[TriedChange]:
@@ -401,7 +404,7 @@ class Search:
             if pod_set.count < 2:
                 continue
 
-            def fewer(by: int, pods: PodSet = pod_set) -> Change:
+            def fewer(by: int, pods: PodSet = pod_set) -> CandidateChange:
                 to, least = pods.count - by, pods.min_count
                 return FewerPods(self._key, pods.name, pods.count, to, least, job=self._job)
 

@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.explain.changes import Change, RaiseQuota, RaiseWeight
+from kueuelib.scheduler.explain.changes import CandidateChange, RaiseQuota, RaiseWeight
 from kueuelib.scheduler.explain.own_changes import FewerPods
 from kueuelib.scheduler.explain.trial import TrialOutcome, TriedChange
 from kueuelib.scheduler.quota.amounts import PODS
@@ -100,7 +100,7 @@ MOST_LOOKS = 32
 def smallest(
     option: TriedChange,
     grains: Mapping[str, int],
-    run: Callable[[Change], TrialOutcome],
+    run: Callable[[CandidateChange], TrialOutcome],
     helps: Callable[[TrialOutcome], bool],
 ) -> TriedChange:
     """The same change in the smallest size that helps; itself if no smaller size does.
@@ -119,7 +119,7 @@ def smallest(
     change = option.change
     for size, grain, resized in sizes_of(change, grains):
 
-        def test(size: int, before: Change = change, resized: Resized = resized) -> bool:
+        def test(size: int, before: CandidateChange = change, resized: Resized = resized) -> bool:
             return helps(run(resized(before, size)))
 
         step = -(-size // (grain * MOST_LOOKS)) * grain
@@ -134,11 +134,13 @@ def smallest(
     return smallest(TriedChange(change, run(change)), grains, run, helps)
 
 
-Resized = Callable[[Any, int], Change]
+Resized = Callable[[Any, int], CandidateChange]
 """A change with another size."""
 
 
-def sizes_of(change: Change, grains: Mapping[str, int]) -> Iterator[tuple[int, int, Resized]]:
+def sizes_of(
+    change: CandidateChange, grains: Mapping[str, int]
+) -> Iterator[tuple[int, int, Resized]]:
     """Every size, its smallest useful step, and how to set it."""
     match change:
         case RaiseQuota(amounts=amounts):

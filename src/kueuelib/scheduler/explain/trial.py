@@ -21,7 +21,7 @@ from kueuelib.api.struct import frozen
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Admit, decide
 from kueuelib.scheduler.engine import Engine, Settled
-from kueuelib.scheduler.explain.changes import Change
+from kueuelib.scheduler.explain.changes import CandidateChange
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.leaving import engine_of
 from kueuelib.scheduler.explain.world import World, difference
@@ -50,7 +50,7 @@ class OutOfStepsError(Exception):
     """A trial would exceed the budget, so its outcome is unknown."""
 
 
-class Budget:
+class SearchBudget:
     """The remaining budget.
 
     Args:
@@ -118,7 +118,7 @@ Usage = Mapping[str, Mapping[FlavorResource, int]]
 """The usage of every ClusterQueue."""
 
 
-class Verdict(Enum):
+class TrialResult(Enum):
     """The fate of a workload if nothing changes from outside."""
 
     HOLDS_QUOTA = "holds quota"
@@ -148,7 +148,7 @@ class TrialOutcome:
         usage: the usage when it got quota, including its own; None if it did not.
     """
 
-    verdict: Verdict
+    verdict: TrialResult
     reason: Reason | None = None
     evaluated: bool = False
     admit: Admit | None = None
@@ -160,19 +160,19 @@ class TrialOutcome:
     @property
     def admits(self) -> bool:
         """Whether it gets quota without a preemption."""
-        return self.verdict is Verdict.ADMITTED
+        return self.verdict is TrialResult.ADMITTED
 
     @property
     def helps(self) -> bool:
         """Whether it gets quota, perhaps after others have left for it."""
-        return self.verdict in (Verdict.ADMITTED, Verdict.PREEMPTS)
+        return self.verdict in (TrialResult.ADMITTED, TrialResult.PREEMPTS)
 
 
 _HELD = {
-    Where.HOLDS_QUOTA: Verdict.HOLDS_QUOTA,
-    Where.FINISHED: Verdict.FINISHED,
-    Where.UNKNOWN: Verdict.UNKNOWN,
-    Where.LEAVING: Verdict.UNKNOWN,
+    Where.HOLDS_QUOTA: TrialResult.HOLDS_QUOTA,
+    Where.FINISHED: TrialResult.FINISHED,
+    Where.UNKNOWN: TrialResult.UNKNOWN,
+    Where.LEAVING: TrialResult.UNKNOWN,
 }
 
 
@@ -206,15 +206,15 @@ class Trials:
     """
 
     def __init__(
-        self, world: World, key: ObjectKey, now: float, budget: Budget | None = None
+        self, world: World, key: ObjectKey, now: float, budget: SearchBudget | None = None
     ) -> None:
         self.world = world
         self._key = key
         self._now = now
-        self.budget = Budget() if budget is None else budget
+        self.budget = SearchBudget() if budget is None else budget
         self.near = world.narrowed(key)
         self._engine = engine_of(self.near, now)
-        self._known: dict[Change, TrialOutcome] = {}
+        self._known: dict[CandidateChange, TrialOutcome] = {}
 
     def engine(self) -> Engine:
         """A new engine that knows the world but has run no cycle."""
@@ -227,7 +227,7 @@ class Trials:
             engine.observe(event, self._now)
         return engine
 
-    def within_budget(self, budget: Budget) -> Trials:
+    def within_budget(self, budget: SearchBudget) -> Trials:
         """The same trials at the expense of another budget."""
         other = copy(self)
         other.budget = budget
@@ -237,15 +237,15 @@ class Trials:
         """The outcome in the unchanged world."""
         return _run_to_rest(self.engine(), self._key, self._now, len(self.near.workloads))
 
-    def with_change(self, change: Change) -> TrialOutcome:
+    def with_change(self, change: CandidateChange) -> TrialOutcome:
         """The outcome in a changed world.
 
         Raises:
             OutOfStepsError: the budget does not suffice.
         """
-        from kueuelib.scheduler.explain.changes import Whole
+        from kueuelib.scheduler.explain.changes import UnsizedChange
 
-        if isinstance(change, Whole):
+        if isinstance(change, UnsizedChange):
             return self.within(change.apply(self.world))
         answer = self._known.get(change)
         if answer is None:
@@ -282,13 +282,13 @@ class Trials:
 
 def _run_to_rest(engine: Engine, key: ObjectKey, now: float, workloads: int) -> TrialOutcome:
     """Runs a limited number of cycles; the state after them is the outcome."""
-    limit = Budget(most_steps(workloads))
+    limit = SearchBudget(most_steps(workloads))
     last: list[Reason] = []
     try:
         return _run(engine, key, now, limit.spend, last)
     except OutOfStepsError:
         reason = last[-1] if last else engine.standing(key).reason or NotEvaluated()
-        return TrialOutcome(Verdict.WAITS, reason, evaluated=bool(last), unsettled=True)
+        return TrialOutcome(TrialResult.WAITS, reason, evaluated=bool(last), unsettled=True)
 
 
 def _run(
@@ -303,7 +303,7 @@ def _run(
             if admit.key == key:
                 usage = usage_of(engine, settled.admissions[number + 1 :])
                 return TrialOutcome(
-                    Verdict.ADMITTED, None, evaluated=True, admit=admit, usage=usage
+                    TrialResult.ADMITTED, None, evaluated=True, admit=admit, usage=usage
                 )
         for wait in settled.waits:
             if wait.key == key:
@@ -325,7 +325,7 @@ def _cycles(engine: Engine, now: float, spend: Spend) -> Iterator[Settled]:
 
 
 def _preempts(reason: Preempting | FitsAfterPreemptions) -> TrialOutcome:
-    return TrialOutcome(Verdict.PREEMPTS, reason, evaluated=True, victims=reason.victims)
+    return TrialOutcome(TrialResult.PREEMPTS, reason, evaluated=True, victims=reason.victims)
 
 
 def _waits(engine: Engine, key: ObjectKey, reason: Reason | None) -> TrialOutcome:
@@ -338,7 +338,7 @@ def _waits(engine: Engine, key: ObjectKey, reason: Reason | None) -> TrialOutcom
         if isinstance(reason, Preempting | FitsAfterPreemptions) and engine.is_promised(key):
             return _preempts(reason)
         evaluated = not isinstance(reason, NotEvaluated)
-    return TrialOutcome(Verdict.WAITS, reason, evaluated=evaluated, promised=promised)
+    return TrialOutcome(TrialResult.WAITS, reason, evaluated=evaluated, promised=promised)
 
 
 def outcomes(
@@ -360,11 +360,11 @@ def outcomes(
         if (where := engine.standing(key).where) in _HELD
     }
     reasons: dict[ObjectKey, Reason] = {}
-    limit, unsettled = Budget(most_steps(len(world.workloads))), False
+    limit, unsettled = SearchBudget(most_steps(len(world.workloads))), False
     try:
         for settled in _cycles(engine, now, limit.spend):
             for admit in settled.admissions:
-                admitted = TrialOutcome(Verdict.ADMITTED, None, evaluated=True, admit=admit)
+                admitted = TrialOutcome(TrialResult.ADMITTED, None, evaluated=True, admit=admit)
                 by_key.setdefault(admit.key, admitted)
             for wait in settled.waits:
                 if wait.key in by_key:
@@ -408,7 +408,7 @@ class Probe:
         budget: the remaining budget.
     """
 
-    def __init__(self, world: World, key: ObjectKey, now: float, budget: Budget) -> None:
+    def __init__(self, world: World, key: ObjectKey, now: float, budget: SearchBudget) -> None:
         self._budget = budget
         self._world = world.narrowed(key).alone(key)
         self._key = key
@@ -421,7 +421,7 @@ class Probe:
         answer = _run(self._engine, self._key, self._now, self._budget.spend)
         if answer.admits:
             self._engine.observe(events.Forgotten(self._key), self._now)
-        elif answer.verdict is Verdict.PREEMPTS:
+        elif answer.verdict is TrialResult.PREEMPTS:
             self._engine = fork(self._fresh)
         return answer
 
@@ -433,7 +433,7 @@ class Probe:
         """
         self._engine.observe(events.WorkloadGone(other), self._now)
         answer = self._ask()
-        if answer.verdict is not Verdict.PREEMPTS:
+        if answer.verdict is not TrialResult.PREEMPTS:
             self._engine.observe(events.WorkloadSet(self._world.workloads[other]), self._now)
         return answer
 
@@ -452,7 +452,7 @@ class TriedChange:
         sized: whether a size was searched for; if not, only a smaller one is worth reporting.
     """
 
-    change: Change
+    change: CandidateChange
     outcome: TrialOutcome
     checks: tuple[str, ...] = ()
     sized: bool = True
@@ -473,7 +473,7 @@ class TriedPair:
         checks: the admission checks that decide afterwards.
     """
 
-    changes: tuple[Change, Change]
+    changes: tuple[CandidateChange, CandidateChange]
     outcome: TrialOutcome
     checks: tuple[str, ...] = ()
 
@@ -501,7 +501,7 @@ def deciders_of(world: World, key: ObjectKey, outcome: TrialOutcome) -> tuple[st
     if outcome.admit is not None:
         return _not_ready(workload, () if outcome.admit.admitted else outcome.admit.required_checks)
     queue = world.cluster_queue_of(workload)
-    if outcome.verdict is not Verdict.PREEMPTS or queue is None:
+    if outcome.verdict is not TrialResult.PREEMPTS or queue is None:
         return ()
     spec = queue_spec(queue)
     return _not_ready(workload, spec.checks_for(frozenset(spec.flavors)))

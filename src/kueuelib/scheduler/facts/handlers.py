@@ -12,9 +12,9 @@ from kueuelib.api import names
 from kueuelib.api.kueue import AFTER_CHECK_PASSED_OR_ON_DEMAND, FairSharing, LocalQueue
 from kueuelib.api.meta import is_true
 from kueuelib.scheduler import events
-from kueuelib.scheduler.decide.preemption.guard import History
+from kueuelib.scheduler.decide.preemption.guard import PreemptionHistory
 from kueuelib.scheduler.events import Effects, Event
-from kueuelib.scheduler.facts.state import State
+from kueuelib.scheduler.facts.state import EngineState
 from kueuelib.scheduler.facts.workloads import WorkloadFacts
 from kueuelib.scheduler.object_reasons import LocalQueueFacts
 from kueuelib.scheduler.quota.queue_spec import QueueSpec, cohort_spec, flavor_of, queue_spec
@@ -29,9 +29,9 @@ class Facts:
         workloads: the knowledge about single workloads.
     """
 
-    def __init__(self, settings: Settings, history: History) -> None:
+    def __init__(self, settings: Settings, history: PreemptionHistory) -> None:
         self._settings = settings
-        self.state = State(
+        self.state = EngineState(
             history,
             settings.past_usage,
             protects_nominal=settings.protects_nominal,

@@ -9,7 +9,7 @@ import attrs
 
 from kueuelib.api.kueue import LocalQueue
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.decide.preemption.guard import History
+from kueuelib.scheduler.decide.preemption.guard import PreemptionHistory
 from kueuelib.scheduler.events import Effects
 from kueuelib.scheduler.pending.queue import Scope
 from kueuelib.scheduler.pending.queues import Queues
@@ -93,7 +93,7 @@ def _in_order(names: set[N]) -> tuple[N, ...]:
     return tuple(sorted(names) if len(names) > 1 else names)
 
 
-class State:
+class EngineState:
     """Cache, queues, and relations between objects.
 
     Attributes:
@@ -113,7 +113,7 @@ class State:
 
     def __init__(
         self,
-        history: History,
+        history: PreemptionHistory,
         rule: UsageRule | None = None,
         *,
         protects_nominal: bool = False,

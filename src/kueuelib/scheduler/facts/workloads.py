@@ -13,7 +13,7 @@ from kueuelib.api.kueue import Admission, LocalQueue, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.struct import frozen
 from kueuelib.scheduler import events
-from kueuelib.scheduler.facts.state import State
+from kueuelib.scheduler.facts.state import EngineState
 from kueuelib.scheduler.object_reasons import (
     AdmissionGated,
     Inactive,
@@ -158,7 +158,7 @@ class WorkloadFacts:
         settings: the administrator's choices.
     """
 
-    def __init__(self, state: State, settings: Settings) -> None:
+    def __init__(self, state: EngineState, settings: Settings) -> None:
         self._state = state
         self._settings = settings
         self._workloads: dict[ObjectKey, Workload] = {}

@@ -57,7 +57,7 @@ class Pending:
 
     info: WorkloadInfo
     queue: PendingQueue
-    group: Group | None = None
+    group: PendingGroup | None = None
     back_off: float | None = None
     search: Pass | None = None
     tried: int = 0
@@ -436,7 +436,7 @@ because the oldest one of each group must come first.
 """
 
 
-class Group(Lanes):
+class PendingGroup(Lanes):
     """Workloads that wait in one ClusterQueue, and are parked and woken together.
 
     Attributes:
@@ -483,7 +483,7 @@ class PendingQueue:
         self.items: dict[ObjectKey, Pending] = {}
         self.in_flight: ObjectKey | None = None
         self.heap = Heap(self.items, usage)
-        self.groups: dict[GroupKey, Group] = {}
+        self.groups: dict[GroupKey, PendingGroup] = {}
         self.promised = 0
         self._available = available
 
@@ -494,7 +494,7 @@ class PendingQueue:
 
     def put(
         self, item: Pending, verdict: ShapeVerdict | None = None, *, alone: bool = False
-    ) -> Group:
+    ) -> PendingGroup:
         """Adds a Workload to those of its shape, wherever it was before.
 
         A verdict parks the whole shape, including later Workloads. But if age counts, an older one
@@ -509,7 +509,7 @@ class PendingQueue:
         place = item.info.shape, key if alone else None, item.lane if by_age else None
         group = self.groups.get(place)
         if group is None:
-            group = self.groups[place] = Group(place)
+            group = self.groups[place] = PendingGroup(place)
         first = group.first(item.lane) if by_age else None
         if verdict is None:
             if first is not None and item.info.order.queued_at < first.info.order.queued_at:
@@ -537,7 +537,7 @@ class PendingQueue:
             if not self.items:
                 del self.scope.waiting[self.name]
 
-    def _leave_group(self, item: Pending, group: Group) -> None:
+    def _leave_group(self, item: Pending, group: PendingGroup) -> None:
         item.group = None
         del group.members[item.info.key]
         group.untold.pop(item.info.key, None)
@@ -582,21 +582,21 @@ class PendingQueue:
     def _has_any_to_try(self) -> bool:
         return any(self._is_to_try(group) for group in self.groups.values())
 
-    def _is_to_try(self, group: Group) -> bool:
+    def _is_to_try(self, group: PendingGroup) -> bool:
         news, verdict = self.scope.news, group.verdict
         if verdict is None:
             return group.has_turn
         return verdict.is_due_in_turn(news, self.spec, self._available)
 
-    def _keeps_quota(self, group: Group) -> bool:
+    def _keeps_quota(self, group: PendingGroup) -> bool:
         return group.verdict is None or group.verdict.keeps_quota(self.spec, self._available)
 
-    def _give_turn(self, group: Group) -> None:
+    def _give_turn(self, group: PendingGroup) -> None:
         group.has_turn = True
         for item in group.firsts():
             self.heap.push(item)
 
-    def parked(self) -> list[Group]:
+    def parked(self) -> list[PendingGroup]:
         """The Workloads that are parked for lack of quota."""
         groups = self.groups.values()
         return [group for group in groups if group.verdict and group.verdict.is_about_quota]
@@ -612,12 +612,12 @@ class PendingQueue:
         item = None if self.in_flight is None else self.items.get(self.in_flight)
         return shapes if item is None else [*shapes, (item.info, 1)]
 
-    def unpark(self, group: Group) -> None:
+    def unpark(self, group: PendingGroup) -> None:
         """Returns a shape to the heap."""
         if group.verdict is not None:
             group.verdict = None
             self._give_turn(group)
 
-    def is_doubtful(self, group: Group) -> bool:
+    def is_doubtful(self, group: PendingGroup) -> bool:
         """Whether the verdict of a parked group may not hold at rest."""
         return group.verdict is not None and group.verdict.is_doubtful(self.scope.news, self.spec)

@@ -29,7 +29,7 @@ from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import BehindHead, NoFlavors, Reason
 
 if TYPE_CHECKING:
-    from kueuelib.scheduler.pending.queue import Group
+    from kueuelib.scheduler.pending.queue import PendingGroup
 
 
 # ---- decides when to report Workloads that do not get their own cycle ----------------------------
@@ -66,7 +66,7 @@ class Silence:
         """The report about a workload no longer holds."""
         self._since.setdefault(key, now)
 
-    def refused(self, group: Group, now: float) -> None:
+    def refused(self, group: PendingGroup, now: float) -> None:
         """Reports the verdict of a group that was just parked.
 
         Those without a report are reported at once. If there is a new blocker that no change of
@@ -83,7 +83,7 @@ class Silence:
             group.told.update(lasting)
         self.tell(group)
 
-    def tell(self, group: Group) -> None:
+    def tell(self, group: PendingGroup) -> None:
         """Reports the verdict of a parked group at once, for Workloads without a report."""
         if group.verdict is None:
             return

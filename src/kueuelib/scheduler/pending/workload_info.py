@@ -22,7 +22,7 @@ from kueuelib.api.kueue import (
 from kueuelib.api.meta import ObjectKey, find, is_true
 from kueuelib.api.missing_features import (
     CLAIMS,
-    Asked,
+    MissingFeature,
     asked_by_keys,
     asked_by_pod_set,
     asked_by_topology,
@@ -186,7 +186,7 @@ class Needs:
     pod_sets: tuple[PodSetNeeds, ...]
     invalid: Reason | None
     shape: Shape
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[MissingFeature, ...] = ()
 
 
 def needs_of(
@@ -206,7 +206,7 @@ def needs_of(
     reclaimable = reclaimable_of(workload)
     excessive: list[str] = []
     outside: list[str] = []
-    asked: list[Asked] = []
+    asked: list[MissingFeature] = []
     pod_sets = []
     for pod_set in workload.spec.pod_sets:
         request = _request(pod_set, limits, runtime_classes)
@@ -224,7 +224,7 @@ def needs_of(
     return Needs(tuple(pod_sets), invalid, _shape(workload, pod_sets), tuple(asked))
 
 
-def asked_by(workload: Workload, rules: ResourceRules = AS_REQUESTED) -> tuple[Asked, ...]:
+def asked_by(workload: Workload, rules: ResourceRules = AS_REQUESTED) -> tuple[MissingFeature, ...]:
     """The requests of a Workload for features that are missing.
 
     Args:
@@ -235,12 +235,12 @@ def asked_by(workload: Workload, rules: ResourceRules = AS_REQUESTED) -> tuple[A
     return (*_asked_by_metadata(workload), *of_pod_sets)
 
 
-def _asked_by_metadata(workload: Workload) -> Iterator[Asked]:
+def _asked_by_metadata(workload: Workload) -> Iterator[MissingFeature]:
     meta = workload.metadata
     return asked_by_keys(_WORKLOAD, meta.labels, meta.annotations)
 
 
-def _asked(pod_set: PodSet, rules: ResourceRules) -> Iterator[Asked]:
+def _asked(pod_set: PodSet, rules: ResourceRules) -> Iterator[MissingFeature]:
     """The requests of a pod set for features that are missing."""
     meta, claims = pod_set.template.metadata, pod_set.template.spec.extra.get(CLAIMS)
     yield from asked_by_pod_set(

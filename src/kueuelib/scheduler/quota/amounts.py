@@ -127,7 +127,7 @@ def rescaled(requests: Requests, old_count: int, new_count: int) -> dict[str, in
 # Every function climbs the steps from a node to its root, so its cost is the depth of the tree.
 
 
-class Step(NamedTuple):
+class QuotaStep(NamedTuple):
     """The quota of one node on the way up, for one pair.
 
     Attributes:
@@ -155,7 +155,7 @@ class TreeNode(Protocol):
         """The subtree quota as nominal quota, with the limits of the node."""
 
 
-class Node(TreeNode, Protocol):
+class FrozenNode(TreeNode, Protocol):
     """A place in an immutable tree."""
 
     @property
@@ -163,11 +163,11 @@ class Node(TreeNode, Protocol):
         """0 for a leaf, otherwise the number of levels below."""
 
     @property
-    def ancestors(self) -> Sequence[Node]:
+    def ancestors(self) -> Sequence[FrozenNode]:
         """The cohorts above it, the root last."""
 
     @property
-    def steps(self) -> Mapping[FlavorResource, Sequence[Step]]:
+    def steps(self) -> Mapping[FlavorResource, Sequence[QuotaStep]]:
         """The quota on the way up as numbers, for every pair."""
 
 
@@ -178,7 +178,7 @@ class Used(Protocol):
         """The usage of one node."""
 
 
-class Column(Used, Protocol):
+class PairUsage(Used, Protocol):
     """The mutable usage of one pair, by node."""
 
     def __setitem__(self, key: str, used: int, /) -> None:
@@ -194,27 +194,27 @@ NOTHING = _Nothing()
 """No usage."""
 
 
-def quota_of(node: Node, pair: FlavorResource) -> Limits:
+def quota_of(node: FrozenNode, pair: FlavorResource) -> Limits:
     """The subtree quota of a node as nominal quota, with its limits."""
     return node.quota.get(pair, NO_LIMITS)
 
 
-def steps_up(path: Sequence[TreeNode], pair: FlavorResource) -> tuple[Step, ...]:
+def steps_up(path: Sequence[TreeNode], pair: FlavorResource) -> tuple[QuotaStep, ...]:
     """The steps of a path; a root has no limit other than its own quota."""
     steps = []
     for node in path:
         quota = node.quota.get(pair, NO_LIMITS)
-        steps.append(Step(node.key, quota.nominal, quota.guaranteed, quota.ceiling))
+        steps.append(QuotaStep(node.key, quota.nominal, quota.guaranteed, quota.ceiling))
     steps[-1] = steps[-1]._replace(ceiling=steps[-1].nominal)
     return tuple(steps)
 
 
-def available(node: Node, pair: FlavorResource, used: Used) -> int:
+def available(node: FrozenNode, pair: FlavorResource, used: Used) -> int:
     """How much more a node can use now; negative if it or a node above uses too much."""
     return available_along(node.steps[pair], used)
 
 
-def available_along(steps: Iterable[Step], used: Used) -> int:
+def available_along(steps: Iterable[QuotaStep], used: Used) -> int:
     """The same for the steps of a node."""
     least: int | None = None
     unused = 0
@@ -230,12 +230,12 @@ def available_along(steps: Iterable[Step], used: Used) -> int:
     return least
 
 
-def potential(node: Node, pair: FlavorResource) -> int:
+def potential(node: FrozenNode, pair: FlavorResource) -> int:
     """The most that a node could ever use, with nothing running anywhere."""
     return available(node, pair, NOTHING)
 
 
-def add(node: Node, pair: FlavorResource, amount: int, used: Column) -> None:
+def add(node: FrozenNode, pair: FlavorResource, amount: int, used: PairUsage) -> None:
     """Changes the usage of a node, and what the cohorts above provide for it.
 
     Adding an amount and then its negative leaves everything as it was.
@@ -249,7 +249,7 @@ def add(node: Node, pair: FlavorResource, amount: int, used: Column) -> None:
     add_along(node.steps[pair], amount, used)
 
 
-def add_along(steps: Iterable[Step], amount: int, used: Column) -> tuple[int, list[int]]:
+def add_along(steps: Iterable[QuotaStep], amount: int, used: PairUsage) -> tuple[int, list[int]]:
     """The same for the steps of a node.
 
     Returns: The number of nodes whose usage changed, from the first one up, and the indices of
@@ -270,17 +270,17 @@ def add_along(steps: Iterable[Step], amount: int, used: Column) -> tuple[int, li
     return changed, turned
 
 
-def borrows(node: Node, pair: FlavorResource, used: Used, amount: int = 0) -> bool:
+def borrows(node: FrozenNode, pair: FlavorResource, used: Used, amount: int = 0) -> bool:
     """Whether a node uses more than its subtree owns, or would with `amount` more."""
     return used[node.key] + amount > node.quota.get(pair, NO_LIMITS).nominal
 
 
-def free(node: Node, pair: FlavorResource, used: Used) -> int:
+def free(node: FrozenNode, pair: FlavorResource, used: Used) -> int:
     """The unused amount of the part that a node never lends."""
     return max(0, quota_of(node, pair).guaranteed - used[node.key])
 
 
-def level(node: Node, pair: FlavorResource, amount: int, used: Used) -> tuple[int, bool]:
+def level(node: FrozenNode, pair: FlavorResource, amount: int, used: Used) -> tuple[int, bool]:
     """How far up a node has to borrow to use more.
 
     Args:

@@ -21,7 +21,7 @@ from kueuelib.scheduler.quota.amounts import (
     Amounts,
     FlavorResource,
     Limits,
-    Step,
+    QuotaStep,
     add_along,
     available_along,
     steps_up,
@@ -92,7 +92,7 @@ class Spot:
         return top
 
 
-class Table(dict[str, int]):
+class UsageByNode(dict[str, int]):
     """The usage of one pair by the keys of nodes; 0 for missing ones."""
 
     __slots__ = ()
@@ -102,7 +102,7 @@ class Table(dict[str, int]):
 
 
 NOBODY: Final[frozenset[str]] = frozenset()
-_UNUSED: Final = Table()
+_UNUSED: Final = UsageByNode()
 """The usage of an unused pair; never changed."""
 
 
@@ -115,8 +115,8 @@ class Ledger:
 
     def __init__(self) -> None:
         self.spots: dict[str, Spot] = {}
-        self._used: dict[FlavorResource, Table] = {}
-        self._steps: dict[tuple[str, FlavorResource], tuple[Step, ...]] = {}
+        self._used: dict[FlavorResource, UsageByNode] = {}
+        self._steps: dict[tuple[str, FlavorResource], tuple[QuotaStep, ...]] = {}
 
     def forget(self, key: str) -> None:
         """Removes a node without connections."""
@@ -146,7 +146,7 @@ class Ledger:
         steps = self._steps.get((spot.key, pair)) or self._steps_of(spot.key, pair)
         table = self._used.get(pair)
         if table is None:
-            table = self._used[pair] = Table()
+            table = self._used[pair] = UsageByNode()
         changed, turned = add_along(steps, amount, table)
         stale = spot.root.stale
         here = spot
@@ -166,7 +166,7 @@ class Ledger:
     def _in_use(self, spot: Spot, pair: FlavorResource) -> int:
         return self._used.get(pair, _UNUSED)[spot.key]
 
-    def _steps_of(self, key: str, pair: FlavorResource) -> tuple[Step, ...]:
+    def _steps_of(self, key: str, pair: FlavorResource) -> tuple[QuotaStep, ...]:
         """The quota of a pair from a node up, cached until any quota changes."""
         steps = self._steps.get((key, pair))
         if steps is None:

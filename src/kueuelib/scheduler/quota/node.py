@@ -18,7 +18,7 @@ from kueuelib.scheduler.quota.amounts import (
     NOTHING,
     FlavorResource,
     Limits,
-    Step,
+    QuotaStep,
     Used,
     available_along,
     potential,
@@ -37,14 +37,14 @@ def cohort_name(key: str) -> str:
     return key[1:]
 
 
-class _Steps(dict[FlavorResource, tuple["Step", ...]]):
+class _Steps(dict[FlavorResource, tuple["QuotaStep", ...]]):
     __slots__ = ("_path",)
 
     def __init__(self, path: tuple[QuotaNode, ...]) -> None:
         super().__init__()
         self._path = path
 
-    def __missing__(self, pair: FlavorResource) -> tuple[Step, ...]:
+    def __missing__(self, pair: FlavorResource) -> tuple[QuotaStep, ...]:
         steps = self[pair] = steps_up(self._path, pair)
         return steps
 
@@ -52,7 +52,7 @@ class _Steps(dict[FlavorResource, tuple["Step", ...]]):
 class _Capacity(dict[FlavorResource, int]):
     __slots__ = ("_steps",)
 
-    def __init__(self, steps: Mapping[FlavorResource, tuple[Step, ...]]) -> None:
+    def __init__(self, steps: Mapping[FlavorResource, tuple[QuotaStep, ...]]) -> None:
         super().__init__()
         self._steps = steps
 
@@ -93,7 +93,7 @@ class QuotaNode:
     parent: QuotaNode | None = attrs.field(init=False)
     """The cohort above; None for a root."""
     place: str = attrs.field(init=False)
-    steps: Mapping[FlavorResource, tuple[Step, ...]] = attrs.field(init=False)
+    steps: Mapping[FlavorResource, tuple[QuotaStep, ...]] = attrs.field(init=False)
     """The quota of every pair from this node up; see `kueuelib.scheduler.quota.amounts`."""
     capacity: Mapping[FlavorResource, int] = attrs.field(init=False)
     """The most of every pair that the node could ever use, with nothing running anywhere."""
@@ -115,7 +115,7 @@ class QuotaNode:
         return f"{self.parent.place if self.parent else ''}/{self.name}"
 
     @steps.default
-    def _steps(self) -> Mapping[FlavorResource, tuple[Step, ...]]:
+    def _steps(self) -> Mapping[FlavorResource, tuple[QuotaStep, ...]]:
         return _Steps(self.path)
 
     @capacity.default

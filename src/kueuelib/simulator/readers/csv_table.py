@@ -13,8 +13,8 @@ from pathlib import Path
 
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.parsing import BadValue, Faults, amount, moment, not_negative, whole
-from kueuelib.simulator.readers.source import Source, each, lines
-from kueuelib.simulator.work import COMPLETED, CPU, END_STATES, GPU, MEMORY, Job, pods
+from kueuelib.simulator.readers.source import TraceSource, each, lines
+from kueuelib.simulator.work import COMPLETED, CPU, END_STATES, GPU, MEMORY, TraceJob, pods
 
 REQUEST = "request."
 """The prefix of a column for any resource, for example `request.example.com/fpga`."""
@@ -27,7 +27,7 @@ OPTIONAL = (
 )
 
 
-def read_csv(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
+def read_csv(path: Path, faults: Faults, source: TraceSource) -> Iterator[TraceJob]:
     """The jobs of a file.
 
     Args:
@@ -70,7 +70,7 @@ def _check(path: Path, columns: list[str]) -> None:
         raise ConfigError(f"{path}:1", "a column is named twice", "name each column once")
 
 
-def _job(columns: Sequence[str], values: Sequence[str], nameless: str) -> Job:
+def _job(columns: Sequence[str], values: Sequence[str], nameless: str) -> TraceJob:
     if len(values) != len(columns):
         raise BadValue("", f"{len(values)} columns instead of {len(columns)}")
     row = dict(zip(columns, values, strict=True))
@@ -97,7 +97,7 @@ def _job(columns: Sequence[str], values: Sequence[str], nameless: str) -> Job:
     if end not in END_STATES:
         raise BadValue("end", f"{end!r} is not one of {', '.join(END_STATES)}")
     limit = text("limit_seconds")
-    return Job(
+    return TraceJob(
         name=text("name") or nameless,
         arrival=moment(text("arrival"), "arrival"),
         run_seconds=not_negative(text("run_seconds"), "run_seconds"),

@@ -19,21 +19,21 @@ from kueuelib.simulator.readers.philly import (
     read_pai,
     read_philly,
 )
-from kueuelib.simulator.readers.source import Source
+from kueuelib.simulator.readers.source import TraceSource
 from kueuelib.simulator.readers.swf import read_swf
 from kueuelib.simulator.readers.synthetic import read_generator, read_synthetic
-from kueuelib.simulator.work import Job
+from kueuelib.simulator.work import TraceJob
 
 
-class Reader(Protocol):
+class TraceReader(Protocol):
     """Reads one file."""
 
-    def __call__(self, path: Path, faults: Faults, source: Source) -> Iterator[Job]:
+    def __call__(self, path: Path, faults: Faults, source: TraceSource) -> Iterator[TraceJob]:
         """The jobs of a file, in any order."""
         ...
 
 
-FORMATS: dict[str, Reader] = {
+FORMATS: dict[str, TraceReader] = {
     "csv": read_csv,
     "generator": read_generator,
     "helios": read_helios,
@@ -75,7 +75,7 @@ def format_of(path: Path) -> str:
     return trace_format
 
 
-def reader(name: str, scale: float) -> Reader:
+def reader(name: str, scale: float) -> TraceReader:
     """The reader of a format.
 
     Args:

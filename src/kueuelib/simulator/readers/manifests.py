@@ -26,8 +26,8 @@ from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.reconcile.priority import PriorityClasses, PriorityClassNotFound, resolve
 from kueuelib.simulator.cluster import key_in
 from kueuelib.simulator.parsing import BadValue, Faults, moment, not_negative
-from kueuelib.simulator.readers.source import Source, whole_text
-from kueuelib.simulator.work import COMPLETED, FAILED, Job, PodShape
+from kueuelib.simulator.readers.source import TraceSource, whole_text
+from kueuelib.simulator.work import COMPLETED, FAILED, PodShape, TraceJob
 from kueuelib.workload import states
 
 RUN_SECONDS = "kueuelib.dev/run-seconds"
@@ -50,7 +50,7 @@ def objects_in(path: Path, hint: str = "") -> list[Obj]:
     """
     try:
         content = whole_text(path)
-        documents = list(yaml.load_all(content, Loader=_Loader))
+        documents = list(yaml.load_all(content, Loader=_ManifestLoader))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else str(path)
@@ -74,7 +74,7 @@ def objects_in(path: Path, hint: str = "") -> list[Obj]:
     return objects
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class _ManifestLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML as Kubernetes reads it, with times as text."""
 
     yaml_implicit_resolvers: ClassVar = {
@@ -92,7 +92,7 @@ def _flat(content: Any) -> Iterator[Any]:
         yield content
 
 
-def read_manifests(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
+def read_manifests(path: Path, faults: Faults, source: TraceSource) -> Iterator[TraceJob]:
     """The jobs of a file.
 
     Args:
@@ -130,7 +130,7 @@ def read_manifests(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     yield from _at_once(collected)
 
 
-def _at_once(jobs: list[Job]) -> Iterator[Job]:
+def _at_once(jobs: list[TraceJob]) -> Iterator[TraceJob]:
     """Jobs of a snapshot, which all arrive at its time."""
     workloads = [orjson.loads(job.workload) if job.workload else {} for job in jobs]
     if not any(map(states.has_quota, workloads)):
@@ -156,7 +156,7 @@ def _owner(obj: Obj, jobs: Mapping[ObjectKey, Obj]) -> Obj | None:
     return jobs.get(key_in(obj)._replace(name=owner["name"]))
 
 
-def _of_job(obj: Obj, classes: PriorityClasses) -> Job:
+def _of_job(obj: Obj, classes: PriorityClasses) -> TraceJob:
     try:
         job = BatchJob(obj)
         sets = job.pod_sets()
@@ -169,7 +169,7 @@ def _of_job(obj: Obj, classes: PriorityClasses) -> Job:
     return _job(obj, None, job.queue_name, shapes, priority.value)
 
 
-def _of_workload(given: Obj, owner: Obj | None, faults: Faults) -> Job | None:
+def _of_workload(given: Obj, owner: Obj | None, faults: Faults) -> TraceJob | None:
     try:
         workload = decode(Workload, given)
     except InvalidObject as error:
@@ -202,7 +202,7 @@ def _shape(name: str, count: int, template: Mapping[str, Any], fewest: int | Non
 
 def _job(
     obj: Obj, owner: Obj | None, queue: str, shapes: tuple[PodShape, ...], priority: int
-) -> Job:
+) -> TraceJob:
     key = key_in(obj)
     notes: dict[str, str] = {}
     for shape in shapes:
@@ -214,7 +214,7 @@ def _job(
         )
     arrival = notes.get(ARRIVAL_SECONDS, obj["metadata"].get("creationTimestamp") or 0)
     every = notes.get(CHECKPOINT_SECONDS)
-    return Job(
+    return TraceJob(
         name=key.name,
         arrival=moment(arrival, "arrival"),
         run_seconds=not_negative(notes[RUN_SECONDS], RUN_SECONDS),

@@ -27,7 +27,15 @@ from kueuelib.simulator.parsing import (
     number,
     whole,
 )
-from kueuelib.simulator.readers.source import Row, Source, each, lines, parsed, rows, whole_text
+from kueuelib.simulator.readers.source import (
+    Row,
+    TraceSource,
+    each,
+    lines,
+    parsed,
+    rows,
+    whole_text,
+)
 from kueuelib.simulator.work import (
     COMPLETED,
     CPU,
@@ -36,8 +44,8 @@ from kueuelib.simulator.work import (
     GPU_MILLI,
     KILLED,
     MEMORY,
-    Job,
     PodShape,
+    TraceJob,
     pods,
 )
 
@@ -58,7 +66,7 @@ HELIOS_COLUMNS = (
 _HELIOS_ENDS = {"COMPLETED": COMPLETED, "CANCELLED": KILLED, "TIMEOUT": KILLED}
 
 
-def read_helios(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
+def read_helios(path: Path, faults: Faults, source: TraceSource) -> Iterator[TraceJob]:
     """The jobs of a file.
 
     Args:
@@ -74,7 +82,7 @@ def read_helios(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     )
 
 
-def _helios_job(row: Row, faults: Faults) -> Job | None:
+def _helios_job(row: Row, faults: Faults) -> TraceJob | None:
     if not row["duration"]:
         faults.drop("run time unknown")
         return None
@@ -87,7 +95,7 @@ def _helios_job(row: Row, faults: Faults) -> Job | None:
     if not shape.requests:
         faults.drop("neither GPUs nor CPUs")
         return None
-    return Job(
+    return TraceJob(
         name=row["job_id"],
         arrival=moment(row["submit_time"], "submit_time"),
         run_seconds=not_negative(row["duration"], "duration"),
@@ -118,7 +126,7 @@ _NODE = ("cpu_milli", "memory_mib", "gpu")
 _OPENB_ENDS = {"Succeeded": COMPLETED, "Failed": FAILED}
 
 
-def read_openb(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
+def read_openb(path: Path, faults: Faults, source: TraceSource) -> Iterator[TraceJob]:
     """The pods of a file, each as a job.
 
     Args:
@@ -148,7 +156,7 @@ def _node(row: Row) -> Counter[str]:
     )
 
 
-def _openb_job(row: Row, faults: Faults) -> Job | None:
+def _openb_job(row: Row, faults: Faults) -> TraceJob | None:
     if not row["scheduled_time"]:
         faults.drop("never started")
         return None
@@ -168,7 +176,7 @@ def _openb_job(row: Row, faults: Faults) -> Job | None:
             GPU_MILLI: gpus * whole(row["gpu_milli"] or 0, "gpu_milli", least=0),
         }
     )
-    return Job(
+    return TraceJob(
         name=row["name"],
         arrival=created,
         run_seconds=end - start,
@@ -199,7 +207,7 @@ class _Task:
     gpu_type: str
 
 
-def read_pai(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
+def read_pai(path: Path, faults: Faults, source: TraceSource) -> Iterator[TraceJob]:
     """The jobs of a folder.
 
     Args:
@@ -260,7 +268,7 @@ def _mebibytes(text: str) -> int:
     return int(-(-exact(text or 0, "plan_mem") * 1024 // 1))
 
 
-def _pai_job(row: Row, tasks: dict[str, list[_Task]], faults: Faults) -> Job | None:
+def _pai_job(row: Row, tasks: dict[str, list[_Task]], faults: Faults) -> TraceJob | None:
     mine = tasks.pop(row["job_name"], [])
     if not mine:
         faults.drop("job without a task that ran")
@@ -269,7 +277,7 @@ def _pai_job(row: Row, tasks: dict[str, list[_Task]], faults: Faults) -> Job | N
         faults.drop("job without start")
         return None
     shapes = {task.shape.name: task.shape for task in mine}
-    return Job(
+    return TraceJob(
         name=row["job_name"],
         arrival=moment(row["start_time"], "start_time"),
         run_seconds=max(task.seconds for task in mine),
@@ -287,7 +295,7 @@ def _pai_job(row: Row, tasks: dict[str, list[_Task]], faults: Faults) -> Job | N
 _PHILLY_ENDS = {"Pass": COMPLETED, "Killed": KILLED, "Failed": FAILED}
 
 
-def read_philly(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
+def read_philly(path: Path, faults: Faults, source: TraceSource) -> Iterator[TraceJob]:
     """The jobs of a file.
 
     Args:
@@ -308,7 +316,7 @@ def read_philly(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     yield from each(path, entries, lambda entry: _philly_job(entry, faults), faults, source)
 
 
-def _philly_job(entry: Any, faults: Faults) -> Job | None:
+def _philly_job(entry: Any, faults: Faults) -> TraceJob | None:
     if not isinstance(entry, dict):
         raise BadValue("", "is not a JSON object")
     attempts = entry.get("attempts") or []
@@ -325,7 +333,7 @@ def _philly_job(entry: Any, faults: Faults) -> Job | None:
         faults.drop("number of GPUs unknown")
         return None
     vc = str(entry.get("vc") or "")
-    return Job(
+    return TraceJob(
         name=str(entry.get("jobid") or ""),
         arrival=moment(entry.get("submitted_time"), "submitted_time"),
         run_seconds=sum(ran),

@@ -14,11 +14,11 @@ import attrs
 from kueuelib.api.meta import Obj
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.parsing import BadValue, Faults
-from kueuelib.simulator.work import Job
+from kueuelib.simulator.work import TraceJob
 
 
 @attrs.define
-class Source:
+class TraceSource:
     """The cluster that a trace describes.
 
     Attributes:
@@ -33,7 +33,7 @@ class Source:
     prefix: str = ""
     names: set[tuple[str, str]] = attrs.field(factory=set)
 
-    def claim(self, job: Job) -> None:
+    def claim(self, job: TraceJob) -> None:
         """Takes the name of a job.
 
         Raises:
@@ -96,12 +96,12 @@ V = TypeVar("V")
 def each(
     path: Path,
     lines: Iterable[tuple[int, L | BadValue]],
-    job_of: Callable[[L], Job | None],
+    job_of: Callable[[L], TraceJob | None],
     faults: Faults,
-    source: Source,
+    source: TraceSource,
     *,
     own_names: bool = False,
-) -> Iterator[Job]:
+) -> Iterator[TraceJob]:
     """The jobs of lines.
 
     Args:
@@ -116,7 +116,7 @@ def each(
         ConfigError: a bad line with `--strict`.
     """
 
-    def claimed(line: L) -> Job | None:
+    def claimed(line: L) -> TraceJob | None:
         job = job_of(line)
         if job is None:
             return None

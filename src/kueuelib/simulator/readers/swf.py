@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kueuelib.simulator.parsing import BadValue, Faults, moment, number, whole
-from kueuelib.simulator.readers.source import Source, each, lines
-from kueuelib.simulator.work import COMPLETED, CPU, FAILED, KILLED, Job, pods
+from kueuelib.simulator.readers.source import TraceSource, each, lines
+from kueuelib.simulator.work import COMPLETED, CPU, FAILED, KILLED, TraceJob, pods
 
 FIELDS = (
     *("job number", "submit time", "wait time", "run time", "allocated processors"),
@@ -22,7 +22,7 @@ FIELDS = (
 _ENDS = {0: FAILED, 1: COMPLETED, 5: KILLED}
 
 
-def read_swf(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
+def read_swf(path: Path, faults: Faults, source: TraceSource) -> Iterator[TraceJob]:
     """The jobs of a file.
 
     Args:
@@ -37,7 +37,7 @@ def read_swf(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
     yield from each(path, jobs, lambda line: _job(line.split(), faults), faults, source)
 
 
-def _lines_of_jobs(path: Path, source: Source) -> Iterator[tuple[int, str]]:
+def _lines_of_jobs(path: Path, source: TraceSource) -> Iterator[tuple[int, str]]:
     for line, raw in lines(path):
         text = raw.strip()
         if text.startswith(";"):
@@ -46,7 +46,7 @@ def _lines_of_jobs(path: Path, source: Source) -> Iterator[tuple[int, str]]:
             yield line, text
 
 
-def _note_machines(text: str, source: Source) -> None:
+def _note_machines(text: str, source: TraceSource) -> None:
     key, _, value = text.lstrip("; \t").partition(":")
     if key.strip() in ("MaxProcs", "MaxNodes") and value.split():
         try:
@@ -57,7 +57,7 @@ def _note_machines(text: str, source: Source) -> None:
             source.machines[CPU] = processors
 
 
-def _job(values: list[str], faults: Faults) -> Job | None:
+def _job(values: list[str], faults: Faults) -> TraceJob | None:
     if len(values) != len(FIELDS):
         raise BadValue("", f"{len(values)} fields instead of {len(FIELDS)}")
     field = dict(zip(FIELDS, values, strict=True))
@@ -86,7 +86,7 @@ def _job(values: list[str], faults: Faults) -> Job | None:
         return None
     status = whole(field["status"], "status")
     after = whole(field["preceding job"], "preceding job")
-    return Job(
+    return TraceJob(
         name=name,
         arrival=arrival,
         run_seconds=run,

@@ -27,8 +27,8 @@ from kueuelib.api.kinds import KUEUE, V1BETA2
 from kueuelib.api.meta import Obj
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.parsing import BadValue, Faults, amount, not_negative, whole
-from kueuelib.simulator.readers.source import Source, whole_text
-from kueuelib.simulator.work import CPU, GPU, MEMORY, Job, PodShape, pods
+from kueuelib.simulator.readers.source import TraceSource, whole_text
+from kueuelib.simulator.work import CPU, GPU, MEMORY, PodShape, TraceJob, pods
 
 # ---- the `generator.yaml` of Kueue's own performance test: queues and their work in one file -----
 
@@ -42,7 +42,7 @@ _SET = {"count", "creationIntervalMs", "workloads"}
 _WORKLOAD = {"className", "runtimeMs", "priority", "request"}
 
 
-def read_generator(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
+def read_generator(path: Path, faults: Faults, source: TraceSource) -> Iterator[TraceJob]:
     """The jobs of a file, one ClusterQueue after the other.
 
     Args:
@@ -70,7 +70,7 @@ def read_generator(path: Path, faults: Faults, source: Source) -> Iterator[Job]:
         raise ConfigError(subject, error.reason, "give a generator.yaml") from error
 
 
-def _cohorts(set_: Mapping[str, Any], source: Source) -> Iterator[Job]:
+def _cohorts(set_: Mapping[str, Any], source: TraceSource) -> Iterator[TraceJob]:
     _check_keys("cohorts", set_, _COHORT)
     for number in range(_count(set_)):
         cohort = f"{set_.get('className', 'cohort')}-{number}"
@@ -101,7 +101,9 @@ def _queue(name: str, cohort: str, queues: Mapping[str, Any]) -> Iterator[Obj]:
     yield _object("LocalQueue", name, {"clusterQueue": name}, name)
 
 
-def _jobs_of_work(work: Mapping[str, Any], part: int, queue: str, prefix: str) -> Iterator[Job]:
+def _jobs_of_work(
+    work: Mapping[str, Any], part: int, queue: str, prefix: str
+) -> Iterator[TraceJob]:
     _check_keys("workloadsSets", work, _SET)
     pause = whole(work.get("creationIntervalMs", 0), "creationIntervalMs", least=0) / 1000
     templates = _list("workloads", work.get("workloads"))
@@ -111,7 +113,7 @@ def _jobs_of_work(work: Mapping[str, Any], part: int, queue: str, prefix: str) -
     for number in range(_count(work)):
         for place, template in enumerate(templates):
             arrivals += 1
-            yield Job(
+            yield TraceJob(
                 name=f"{prefix}{template.get('className', 'wl')}-{part}-{number}-{place}",
                 arrival=arrivals * pause,
                 run_seconds=whole(template.get("runtimeMs", 0), "runtimeMs", least=0) / 1000,
@@ -163,8 +165,8 @@ class _Shape:
 
 
 def read_synthetic(
-    path: Path, faults: Faults, source: Source, *, scale: float = 1.0
-) -> Iterator[Job]:
+    path: Path, faults: Faults, source: TraceSource, *, scale: float = 1.0
+) -> Iterator[TraceJob]:
     """The jobs of a description.
 
     Args:
@@ -190,7 +192,7 @@ def read_synthetic(
         raise ConfigError(f"{path}: {error.field}", error.reason, "correct the value") from error
 
 
-def _jobs(content: Mapping[str, Any], scale: float, prefix: str) -> Iterator[Job]:
+def _jobs(content: Mapping[str, Any], scale: float, prefix: str) -> Iterator[TraceJob]:
     chance = random.Random(whole(content.get("seed", 0), "seed"))
     end = not_negative(content.get("days", 1), "days") * DAY
     count = not_negative(content.get("jobs"), "jobs") * scale
@@ -209,7 +211,7 @@ def _jobs(content: Mapping[str, Any], scale: float, prefix: str) -> Iterator[Job
     for number, now in enumerate(_arrivals(chance, end, count, daily=daily == "daily")):
         shape = chance.choices(shapes, shape_weights)[0]
         seconds = shape.median * math.exp(chance.gauss(0.0, shape.sigma))
-        yield Job(
+        yield TraceJob(
             name=f"{prefix}job-{number}",
             arrival=now,
             run_seconds=float(max(1, round(min(seconds, LONGEST)))),

@@ -85,7 +85,7 @@ class Table:
 
 
 @attrs.frozen
-class Panel:
+class ChartPanel:
     """A picture in a figure, below its title, with a table if it has one of its own."""
 
     title: str

@@ -9,7 +9,7 @@ import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.api.phrases import counted
-from kueuelib.simulator.history import History, Values
+from kueuelib.simulator.history import ClusterHistory, Values
 from kueuelib.simulator.report.readable import TimeUnit, plain, time_unit, with_differences
 from kueuelib.simulator.trace import ALL, SIZES
 
@@ -33,7 +33,7 @@ class Run:
 
     name: str
     figures: Obj
-    history: History
+    history: ClusterHistory
     waits: tuple[tuple[float, int], ...]
     kind: str = ""
 

@@ -15,7 +15,7 @@ from kueuelib.simulator.report.chart import (
     RIGHT,
     TOP,
     Axis,
-    Panel,
+    ChartPanel,
     Picture,
     Table,
     Values,
@@ -90,7 +90,7 @@ def lines(
     dashed: Sequence[Series] = (),
     width: float = WHOLE,
     height: float = 240.0,
-) -> Panel:
+) -> ChartPanel:
     """One picture with a line per run, and the same as a table.
 
     Args:
@@ -114,7 +114,7 @@ def lines(
         for one in (*dashed, *series)
     ]
     picture = Picture(title, text, width, height, across, up, paths)
-    return Panel(heading, picture, _table(title, (*series, *dashed), show))
+    return ChartPanel(heading, picture, _table(title, (*series, *dashed), show))
 
 
 def _shows(resource: str) -> Show:
@@ -137,7 +137,7 @@ def _table(title: str, series: Sequence[Series], show: Show) -> Table:
     return Table(f"{title}: means", [f"until {unit.name}", *(one.name for one in series)], rows)
 
 
-def use(pair: FlavorResource, runs: Sequence[Run]) -> tuple[list[Panel], Table]:
+def use(pair: FlavorResource, runs: Sequence[Run]) -> tuple[list[ChartPanel], Table]:
     """The usage of one resource in one flavor by all ClusterQueues, against nominal quota."""
     totals = [(run, run.history.total()) for run in runs]
     uses = [(run, total[pair]) for run, total in totals if pair in total]
@@ -158,7 +158,7 @@ def use(pair: FlavorResource, runs: Sequence[Run]) -> tuple[list[Panel], Table]:
 
 def _use_panel(
     pair: FlavorResource, run: Run, usage: Use, size: tuple[float, float], axes: tuple[Axis, Axis]
-) -> Panel:
+) -> ChartPanel:
     show, top = _shows(pair.resource), axes[1].scale.high
     own = [used - borrowed for used, borrowed in zip(usage.used, usage.borrowed, strict=True)]
     drawn = [one if one <= top else None for one in usage.nominal]
@@ -173,7 +173,7 @@ def _use_panel(
     text = f"On average {used} of {nominal} are used, {borrowed} of them borrowed."
     if max(usage.nominal, default=0.0) > top:
         text += " Nominal quota is too far above the use to be drawn."
-    return Panel(run.name, Picture(f"Use of {pair}, {run.name}", text, *size, *axes, paths))
+    return ChartPanel(run.name, Picture(f"Use of {pair}, {run.name}", text, *size, *axes, paths))
 
 
 def _mean(run: Run, values: Sequence[float]) -> float:
@@ -181,7 +181,7 @@ def _mean(run: Run, values: Sequence[float]) -> float:
     return mean or 0.0
 
 
-def waiting(runs: Sequence[Run]) -> Panel:
+def waiting(runs: Sequence[Run]) -> ChartPanel:
     """The number of waiting jobs in all ClusterQueues."""
     series = [Series(run.name, run, run.history.waiting(), run.kind) for run in runs]
     text = "; ".join(
@@ -191,7 +191,7 @@ def waiting(runs: Sequence[Run]) -> Panel:
     return lines("Jobs that wait for quota", f"{text}.", series)
 
 
-def fairness(runs: Sequence[Run]) -> Panel:
+def fairness(runs: Sequence[Run]) -> ChartPanel:
     """Jain's index of the ClusterQueues that have jobs, over time."""
     series = [Series(run.name, run, run.history.jain(), run.kind) for run in runs]
     text = "; ".join(
@@ -201,7 +201,7 @@ def fairness(runs: Sequence[Run]) -> Panel:
     return lines("Jain's index", f"{text}.", series, most=1.0)
 
 
-def one_queue(queue: str, runs: Sequence[Run]) -> list[Panel]:
+def one_queue(queue: str, runs: Sequence[Run]) -> list[ChartPanel]:
     """One ClusterQueue: its waiting jobs, and its usage per flavor and resource."""
     draw = partial(lines, width=HALF, height=180.0)
     mine = [(run, run.history.queues[queue]) for run in runs if queue in run.history.queues]

@@ -15,7 +15,7 @@ from kueuelib.simulator.report.chart import (
     TOP,
     Axis,
     Bar,
-    Panel,
+    ChartPanel,
     Picture,
     Table,
     steps,
@@ -38,7 +38,7 @@ MOST_RIVALS = 30
 """The maximum number of ClusterQueues in the table of preemptions."""
 
 
-def waits(runs: Sequence[Run]) -> Panel:
+def waits(runs: Sequence[Run]) -> ChartPanel:
     """The part of the jobs that waited no longer than a time, per run."""
     longest = max((run.waits[-1][0] for run in runs if run.waits), default=0.0)
     size = WHOLE, 260.0
@@ -64,7 +64,7 @@ def waits(runs: Sequence[Run]) -> Panel:
     title = f"Time within which a given part of the started jobs did start, {unit.name}"
     rows = [[f"{part:.0%}", *(unit(_quantile(run, part)) for run in runs)] for part in PARTS]
     table = Table(title, ["jobs", *(run.name for run in runs)], rows)
-    return Panel("", Picture("Waits", f"{text}.", *size, *axes, paths), table)
+    return ChartPanel("", Picture("Waits", f"{text}.", *size, *axes, paths), table)
 
 
 def _cumulated(run: Run, across: Axis, up: Axis) -> str:
@@ -81,13 +81,15 @@ def _quantile(run: Run, part: float) -> float | None:
     return next((wait for wait, count in run.waits if count >= wanted), None)
 
 
-def longest(runs: Sequence[Run]) -> tuple[list[Panel], Table]:
+def longest(runs: Sequence[Run]) -> tuple[list[ChartPanel], Table]:
     """The waits and runs of the jobs that waited longest, per run, from their arrival on."""
     waited = [(run, jobs) for run in runs if (jobs := run.figures["longest_waits"])]
     rows = [(run, one) for run, jobs in waited for one in jobs]
     most = CUT * max((one["wait_seconds"] for _, one in rows), default=0.0)
     span = min(max((_lasted(run, one) for run, one in rows), default=0.0), most)
-    panels = [Panel(run.name, _gantt(run, jobs, span, width_for(runs))) for run, jobs in waited]
+    panels = [
+        ChartPanel(run.name, _gantt(run, jobs, span, width_for(runs))) for run, jobs in waited
+    ]
     unit = unit_of({run.name: run.figures for run in runs})
     times = (f"{what} {unit.name}" for what in ("arrived", "waited", "started", "ended"))
     head = ("run", "job", "ClusterQueue", *times, "preempted")

@@ -11,7 +11,7 @@ import click
 from kueuelib.testing.storm.seed_plan import counts, coverage, summary, timeline
 
 from .profiles import PROFILES
-from .seed_plan import Report
+from .seed_plan import SeedReport
 from .tour import MIXED, replay, shrunk, tour
 
 __all__ = ["main"]
@@ -93,7 +93,7 @@ def main(
     sys.exit(1 if violations else 0)
 
 
-def _tour(seeds: range, profile: str, *, workers: int, traces: bool) -> list[Report]:
+def _tour(seeds: range, profile: str, *, workers: int, traces: bool) -> list[SeedReport]:
     reports = []
     for report in tour(seeds, profile, workers=workers):
         reports.append(report)

@@ -8,11 +8,11 @@ from urllib.parse import parse_qs
 
 import attrs
 
-from kueuelib.testing.storm.faults import Injection, Subject
+from kueuelib.testing.storm.faults import FaultTarget, Injection
 
 from .draws import Draws
-from .exchange import Call
-from .faults import CATALOGUE, FINE, FLOWING, WRITES, Answer, EventFate, Fate, refusal
+from .exchange import ObservedRequest
+from .faults import CATALOGUE, FINE, FLOWING, WRITES, EventFate, Fate, ForgedResponse, refusal
 from .profiles import WORKLOADS, Weather
 
 __all__ = ["Hostile", "Remaining"]
@@ -40,8 +40,8 @@ _AHEAD = refusal(
     504, "Timeout", "Too large resource version", retry_after=1, cause="ResourceVersionTooLarge"
 )
 _BROKEN = refusal(500, "InternalError", "conversion webhook failed: connection refused")
-_GARBAGE = Answer(200, b"<html>502 Bad Gateway</html>", (("Content-Type", "text/html"),))
-_REFUSED = Answer(503)
+_GARBAGE = ForgedResponse(200, b"<html>502 Bad Gateway</html>", (("Content-Type", "text/html"),))
+_REFUSED = ForgedResponse(503)
 _EXACT = frozenset({"limit", "resourceVersionMatch"})
 """Parameters with which a version does not only mean *not older than that*."""
 
@@ -66,7 +66,7 @@ class Remaining:
         del owner, peer, ordinal, now
         return FINE
 
-    def call(self, call: Call, now: float) -> Fate:
+    def call(self, call: ObservedRequest, now: float) -> Fate:
         """Return the fate of a request."""
         del now
         if not _struck(call.owner, call.peer):
@@ -78,7 +78,7 @@ class Remaining:
             return Fate(refuse=_CONFLICT, faults=("409",))
         return FINE
 
-    def _is_first(self, call: Call) -> bool:
+    def _is_first(self, call: ObservedRequest) -> bool:
         """Whether it is the first attempt to change an object; Leases are excepted."""
         key = (call.resource, call.namespace, call.name)
         if call.verb not in CATALOGUE["409"].verbs or call.resource in _QUIET_KINDS:
@@ -87,7 +87,7 @@ class Remaining:
         self._met.add(key)
         return first
 
-    def event(self, watch: Call, number: int, event: bytes, now: float) -> EventFate:
+    def event(self, watch: ObservedRequest, number: int, event: bytes, now: float) -> EventFate:
         """Return the fate of one event of a watch: no fault."""
         del watch, number, event, now
         return FLOWING
@@ -124,7 +124,7 @@ class Hostile:
         self._only = only
         self._seen = seen
         self._now = start
-        self._subject = Subject()
+        self._subject = FaultTarget()
         self._writes: Counter[str] = Counter()
         self._frozen: dict[tuple[str, str], tuple[float, str]] = {}
 
@@ -133,7 +133,7 @@ class Hostile:
         self._now = now
         if not _struck(owner, peer):
             return FINE
-        self._subject = Subject(owner)
+        self._subject = FaultTarget(owner)
         label = f"connect/{owner}/{peer}/{ordinal}"
         if self._strikes(label, "refused", ""):
             return Fate(refuse=_REFUSED, faults=("refused",))
@@ -141,7 +141,7 @@ class Hostile:
             return Fate(delay=self._seconds(f"{label}/slow-connect"), faults=("slow-connect",))
         return FINE
 
-    def call(self, call: Call, now: float) -> Fate:
+    def call(self, call: ObservedRequest, now: float) -> Fate:
         """Return the fate of a request."""
         self._now = now
         if not _struck(call.owner, call.peer):
@@ -170,7 +170,7 @@ class Hostile:
             faults = (*faults, "slow-answer")
         return attrs.evolve(fate, delay=delay, answer_delay=answer_delay, faults=faults)
 
-    def event(self, watch: Call, number: int, event: bytes, now: float) -> EventFate:
+    def event(self, watch: ObservedRequest, number: int, event: bytes, now: float) -> EventFate:
         """Return the fate of one event of a watch."""
         self._now = now
         if not _struck(watch.owner, watch.peer) or watch.resource in self._weather.spared:
@@ -207,7 +207,7 @@ class Hostile:
         self._now = now
         if resource in _QUIET_KINDS:
             return ""
-        self._subject = Subject(owner, "", resource, namespace, name)
+        self._subject = FaultTarget(owner, "", resource, namespace, name)
         key = f"write/{owner}/{resource}/{namespace}/{name}"
         self._writes[key] += 1
         label = f"{key}/{self._writes[key]}"
@@ -216,7 +216,7 @@ class Hostile:
                 return kind
         return ""
 
-    def _overtaken(self, call: Call, label: str) -> bool:
+    def _overtaken(self, call: ObservedRequest, label: str) -> bool:
         """Whether a user writes the object of a call while the call is under way."""
         return (
             self._meddlers
@@ -226,7 +226,7 @@ class Hostile:
             and self._strikes(label, "overtaken", call.resource, share=0.15)
         )
 
-    def _ending(self, call: Call, label: str) -> Fate:
+    def _ending(self, call: ObservedRequest, label: str) -> Fate:
         """Return the fate of the answer: at most one fault."""
         for kind in _ENDINGS:
             if call.verb not in CATALOGUE[kind].verbs or not _possible(kind, call):
@@ -243,7 +243,7 @@ class Hostile:
             seconds = self._seconds(f"{label}/stall")
             self._frozen[owner, resource] = self._now + seconds, "event-delay"
 
-    def _made(self, kind: str, label: str, call: Call) -> Fate:
+    def _made(self, kind: str, label: str, call: ObservedRequest) -> Fate:
         draws = self._draws
         fate = FINE
         match kind:
@@ -267,7 +267,7 @@ class Hostile:
                 fate = Fate(refuse=_REFUSALS[kind])
         return attrs.evolve(fate, faults=(kind,))
 
-    def _outage(self, call: Call) -> Fate | None:
+    def _outage(self, call: ObservedRequest) -> Fate | None:
         since = self._now - self._start
         for outage in self._weather.outages:
             reads = call.verb in {"get", "list", "watch"}
@@ -282,7 +282,7 @@ class Hostile:
                 return Fate(refuse=_BROKEN, faults=("outage",))
         return None
 
-    def _webhook(self, call: Call) -> Fate:
+    def _webhook(self, call: ObservedRequest) -> Fate:
         label = _label(call)
         if self._strikes(label, "webhook-away", ""):
             return Fate(refuse=_AWAY, faults=("webhook-away",))
@@ -363,17 +363,17 @@ def _is_bookmark(event: bytes) -> bool:
     return b'"BOOKMARK"' in event[:64] and b"k8s.io/initial-events-end" not in event
 
 
-def _label(call: Call) -> str:
+def _label(call: ObservedRequest) -> str:
     parts = (call.verb, call.resource, call.namespace, call.name, call.subresource)
     where = "/".join(part for part in parts if part)
     return f"{call.owner}>{call.peer}/{where}/{call.ordinal}"
 
 
-def _subject(call: Call, verb: str) -> Subject:
-    return Subject(call.owner, verb, call.resource, call.namespace, call.name)
+def _subject(call: ObservedRequest, verb: str) -> FaultTarget:
+    return FaultTarget(call.owner, verb, call.resource, call.namespace, call.name)
 
 
-def _possible(kind: str, call: Call) -> bool:
+def _possible(kind: str, call: ObservedRequest) -> bool:
     """Whether the parameters of a call permit a fault of this kind."""
     if kind not in {"stale-list", "too-large-version", "410"}:
         return True

@@ -15,7 +15,16 @@ from urllib.parse import unquote
 import attrs
 import orjson
 
-__all__ = ["Call", "Calls", "Lines", "Request", "body_of", "chunk", "message_length", "response"]
+__all__ = [
+    "ChunkLines",
+    "ObservedRequest",
+    "Request",
+    "RequestRecognizer",
+    "body_of",
+    "chunk",
+    "message_length",
+    "response",
+]
 
 _HEAD_END: Final = b"\r\n\r\n"
 _BODILESS: Final = (b"204", b"304")
@@ -28,7 +37,7 @@ LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
 @attrs.frozen
-class Call:
+class ObservedRequest:
     """One complete HTTP request, seen on the wire before the server receives it.
 
     Attributes:
@@ -116,7 +125,7 @@ def body_of(message: bytes) -> bytes:
     start = head_length(message)
     if not is_chunked(message[:start]):
         return message[start:]
-    return b"".join(Lines().chunks(message[start:]))
+    return b"".join(ChunkLines().chunks(message[start:]))
 
 
 def status_of(message: bytes | bytearray) -> int:
@@ -139,7 +148,7 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 
-class Lines:
+class ChunkLines:
     """Splits a chunked body into lines, as bytes arrive.
 
     Attributes:
@@ -208,7 +217,7 @@ class Request:
         return cls(method, unquote(path), query, content_type, body_of(raw))
 
 
-class Calls:
+class RequestRecognizer:
     """Recognises calls, and counts similar ones."""
 
     def __init__(self) -> None:
@@ -219,7 +228,7 @@ class Calls:
         keys = (key for key in self._seen if key[0].startswith(owners) and key[1] == "watch")
         return tuple(sorted({key[2] for key in keys}))
 
-    def recognise(self, owner: str, peer: str, raw: bytes) -> Call:
+    def recognise(self, owner: str, peer: str, raw: bytes) -> ObservedRequest:
         """The call of a complete request."""
         request = Request.read(raw)
         if peer.startswith(_WEBHOOK):
@@ -229,7 +238,7 @@ class Calls:
         key = (owner, verb, resource, namespace, name, subresource)
         ordinal = self._seen[key]
         self._seen[key] += 1
-        return Call(
+        return ObservedRequest(
             owner,
             peer,
             request.method,

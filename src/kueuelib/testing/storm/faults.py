@@ -11,7 +11,7 @@ from typing import Final, Literal, Protocol
 
 import attrs
 
-from kueuelib.testing.storm.exchange import Call
+from kueuelib.testing.storm.exchange import ObservedRequest
 
 __all__ = [
     "CATALOGUE",
@@ -20,12 +20,12 @@ __all__ = [
     "READS",
     "WRITES",
     "Adversary",
-    "Answer",
     "EventFate",
     "Fate",
+    "FaultKind",
+    "FaultTarget",
+    "ForgedResponse",
     "Injection",
-    "Kind",
-    "Subject",
     "refusal",
 ]
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 @attrs.frozen
-class Subject:
+class FaultTarget:
     """The target of a fault; empty strings for missing parts.
 
     Attributes:
@@ -66,7 +66,7 @@ class Injection:
     label: str
     kind: str
     at: float
-    subject: Subject = Subject()
+    subject: FaultTarget = FaultTarget()
 
 
 # --------------------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ Place = Literal["connect", "call", "watch", "webhook", "event", "disaster"]
 
 
 @attrs.frozen
-class Answer:
+class ForgedResponse:
     """An HTTP response that the adversary sends instead of the server.
 
     Attributes:
@@ -111,12 +111,12 @@ class Fate:
     """
 
     delay: float = 0.0
-    refuse: Answer | None = None
+    refuse: ForgedResponse | None = None
     answer_delay: float = 0.0
     lose_answer: bool = False
     cut_answer: float | None = None
     silent: bool = False
-    instead: Answer | None = None
+    instead: ForgedResponse | None = None
     stale_list: float | None = None
     faults: tuple[str, ...] = ()
 
@@ -156,17 +156,17 @@ class Adversary(Protocol):
         """Return the fate of the attempt number `ordinal` of `owner` to connect to `peer`."""
         ...
 
-    def call(self, call: Call, now: float) -> Fate:
+    def call(self, call: ObservedRequest, now: float) -> Fate:
         """Return the fate of a request that is about to reach its server."""
         ...
 
-    def event(self, watch: Call, number: int, event: bytes, now: float) -> EventFate:
+    def event(self, watch: ObservedRequest, number: int, event: bytes, now: float) -> EventFate:
         """Return the fate of event `number` of a watch, counted from 0 for each stream."""
         ...
 
 
 @attrs.frozen
-class Kind:
+class FaultKind:
     """One kind of fault.
 
     Attributes:
@@ -188,66 +188,70 @@ _TIMEOUT: Final = "a timeout or reset says nothing about the outcome"
 _PROXY: Final = "replicas restart and proxies drop connections"
 _WATCHES: Final = "each watch has its own pace; only the order within one is guaranteed"
 
-CATALOGUE: Final[dict[str, Kind]] = {
+CATALOGUE: Final[dict[str, FaultKind]] = {
     kind.name: kind
     for kind in (
-        Kind("refused", "connect", "a server that restarts accepts no connection"),
-        Kind("slow-connect", "connect", "the network gives no bound for a handshake"),
-        Kind("delay", "call", "the network gives no bound for a request", _ALL),
-        Kind("slow-answer", "call", "the network gives no bound for an answer", _CALLS),
-        Kind("lost-answer", "call", _TIMEOUT, _CALLS),
-        Kind("cut-answer", "call", _PROXY, _CALLS),
-        Kind("silence", "call", "a half-open connection stays silent", _CALLS),
-        Kind(
+        FaultKind("refused", "connect", "a server that restarts accepts no connection"),
+        FaultKind("slow-connect", "connect", "the network gives no bound for a handshake"),
+        FaultKind("delay", "call", "the network gives no bound for a request", _ALL),
+        FaultKind("slow-answer", "call", "the network gives no bound for an answer", _CALLS),
+        FaultKind("lost-answer", "call", _TIMEOUT, _CALLS),
+        FaultKind("cut-answer", "call", _PROXY, _CALLS),
+        FaultKind("silence", "call", "a half-open connection stays silent", _CALLS),
+        FaultKind(
             "409",
             "call",
             "optimistic concurrency: an update or patch may conflict",
             frozenset({"update", "patch"}),
         ),
-        Kind("429", "call", "priority and fairness rejects any call, Lease renewals too", _ALL),
-        Kind("500", "call", "a replica fails before it handles the request", _ALL),
-        Kind("503", "call", "no replica is available", _ALL),
-        Kind("504", "call", _TIMEOUT, _CALLS),
-        Kind("late-504", "call", "the server commits, then its own deadline passes", _CALLS),
-        Kind("outage", "call", "the conversion webhook of one kind is down for a while", _ALL),
-        Kind(
+        FaultKind(
+            "429", "call", "priority and fairness rejects any call, Lease renewals too", _ALL
+        ),
+        FaultKind("500", "call", "a replica fails before it handles the request", _ALL),
+        FaultKind("503", "call", "no replica is available", _ALL),
+        FaultKind("504", "call", _TIMEOUT, _CALLS),
+        FaultKind("late-504", "call", "the server commits, then its own deadline passes", _CALLS),
+        FaultKind("outage", "call", "the conversion webhook of one kind is down for a while", _ALL),
+        FaultKind(
             "stale-list",
             "call",
             "resourceVersion=0 means any version, another one means not older: replicas may lag",
             frozenset({"get", "list"}),
         ),
-        Kind(
+        FaultKind(
             "too-large-version",
             "call",
             "a lagging replica gives up after three seconds with a retry hint",
             frozenset({"list"}),
         ),
-        Kind(
+        FaultKind(
             "overtaken",
             "call",
             "anybody may change or delete an object while a write of it is under way",
             WRITES - {"create", "deletecollection"},
         ),
-        Kind("410", "watch", "history is kept for minutes only", frozenset({"watch"})),
-        Kind("webhook-away", "webhook", "a webhook is a server and may be away"),
-        Kind("webhook-slow", "webhook", "a webhook answers late or not at all"),
-        Kind("webhook-garbage", "webhook", "a proxy answers in place of the webhook"),
-        Kind("event-delay", "event", _WATCHES),
-        Kind("event-close", "event", "a server ends a watch at any time"),
-        Kind("event-cut", "event", _PROXY),
-        Kind("event-silence", "event", "a half-open connection stays silent"),
-        Kind("event-gone", "event", "history is kept for minutes only; a relist is due"),
-        Kind("no-bookmarks", "event", "bookmarks are best effort"),
-        Kind("kill", "disaster", "a process crashes between any two writes"),
-        Kind("kill-after-write", "disaster", "a process crashes right after a write"),
-        Kind("stop", "disaster", "a new version is rolled out: a process is asked to stop"),
-        Kind("stop-after-write", "disaster", "a process is asked to stop right after a write"),
-        Kind("pause", "disaster", "a machine suspends a process for any time"),
-        Kind("skew", "disaster", "clocks of machines differ in offset and rate"),
-        Kind("server-restart", "disaster", "an API server restarts and keeps its history"),
-        Kind("server-amnesia", "disaster", "an API server restarts and etcd is compacted"),
-        Kind("jobs-held", "disaster", "the Job controller is a process of its own and may wait"),
-        Kind("jobs-late", "disaster", "the Job controller acts on reads that are seconds old"),
+        FaultKind("410", "watch", "history is kept for minutes only", frozenset({"watch"})),
+        FaultKind("webhook-away", "webhook", "a webhook is a server and may be away"),
+        FaultKind("webhook-slow", "webhook", "a webhook answers late or not at all"),
+        FaultKind("webhook-garbage", "webhook", "a proxy answers in place of the webhook"),
+        FaultKind("event-delay", "event", _WATCHES),
+        FaultKind("event-close", "event", "a server ends a watch at any time"),
+        FaultKind("event-cut", "event", _PROXY),
+        FaultKind("event-silence", "event", "a half-open connection stays silent"),
+        FaultKind("event-gone", "event", "history is kept for minutes only; a relist is due"),
+        FaultKind("no-bookmarks", "event", "bookmarks are best effort"),
+        FaultKind("kill", "disaster", "a process crashes between any two writes"),
+        FaultKind("kill-after-write", "disaster", "a process crashes right after a write"),
+        FaultKind("stop", "disaster", "a new version is rolled out: a process is asked to stop"),
+        FaultKind("stop-after-write", "disaster", "a process is asked to stop right after a write"),
+        FaultKind("pause", "disaster", "a machine suspends a process for any time"),
+        FaultKind("skew", "disaster", "clocks of machines differ in offset and rate"),
+        FaultKind("server-restart", "disaster", "an API server restarts and keeps its history"),
+        FaultKind("server-amnesia", "disaster", "an API server restarts and etcd is compacted"),
+        FaultKind(
+            "jobs-held", "disaster", "the Job controller is a process of its own and may wait"
+        ),
+        FaultKind("jobs-late", "disaster", "the Job controller acts on reads that are seconds old"),
     )
 }
 """Every kind of fault, by name."""
@@ -255,7 +259,7 @@ CATALOGUE: Final[dict[str, Kind]] = {
 
 def refusal(
     code: int, reason: str, message: str, *, retry_after: int | None = None, cause: str = ""
-) -> Answer:
+) -> ForgedResponse:
     """Return the answer of an API server that refuses a call, with a `Status` as its body.
 
     Args:
@@ -283,4 +287,4 @@ def refusal(
     headers = [("Content-Type", "application/json")]
     if retry_after is not None:
         headers.append(("Retry-After", str(retry_after)))
-    return Answer(code, json.dumps(status).encode(), tuple(headers))
+    return ForgedResponse(code, json.dumps(status).encode(), tuple(headers))

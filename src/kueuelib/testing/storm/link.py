@@ -14,8 +14,8 @@ import attrs
 
 from kueuelib.testing.storm.exchange import (
     LAST_CHUNK,
-    Call,
-    Lines,
+    ChunkLines,
+    ObservedRequest,
     body_of,
     chunk,
     head_length,
@@ -28,7 +28,7 @@ from kueuelib.testing.storm.faults import Fate
 from kueuelib.testing.storm.loop import Owner
 
 if TYPE_CHECKING:
-    from kueuelib.testing.storm.wire import Wire
+    from kueuelib.testing.storm.wire import Network
 
 
 # ---- one end of a connection in memory, as a transport for the protocol there --------------------
@@ -40,7 +40,7 @@ Running = tuple[Owner, contextvars.Context]
 """The process of an end, and the context in which its protocol is called."""
 
 
-class End(asyncio.Transport):
+class ConnectionEnd(asyncio.Transport):
     """One end of a connection, as a transport for the protocol there.
 
     Args:
@@ -230,10 +230,10 @@ _GONE: Final = (
 class _Exchange:
     """A call that waits for its answer."""
 
-    call: Call
+    call: ObservedRequest
     fate: Fate
     answer: bytearray = attrs.field(factory=bytearray)
-    lines: Lines | None = None
+    lines: ChunkLines | None = None
     events: int = 0
 
 
@@ -249,14 +249,18 @@ class Link:
     """
 
     def __init__(
-        self, wire: Wire, number: int, peer: str, client: Running, server: Running
+        self, wire: Network, number: int, peer: str, client: Running, server: Running
     ) -> None:
         self.wire = wire
         self.number = number
         self.peer = peer
         address = (f"10.0.1.{1 + number % 250}", 40_000 + number % 20_000)
-        self.client = End(self, client, {"peername": ("10.0.0.1", 6443), "sockname": address})
-        self.server = End(self, server, {"peername": address, "sockname": ("10.0.0.1", 6443)})
+        self.client = ConnectionEnd(
+            self, client, {"peername": ("10.0.0.1", 6443), "sockname": address}
+        )
+        self.server = ConnectionEnd(
+            self, server, {"peername": address, "sockname": ("10.0.0.1", 6443)}
+        )
         self._request = bytearray()
         self._exchange: _Exchange | None = None
         self._mute = False
@@ -275,7 +279,7 @@ class Link:
         """
         return not self.client.gone and (self._mute or self.client.late or self.server.late)
 
-    def other(self, end: End) -> End:
+    def other(self, end: ConnectionEnd) -> ConnectionEnd:
         """The end on the other side."""
         return self.server if end is self.client else self.client
 
@@ -286,7 +290,7 @@ class Link:
 
     # ---- what ends say
 
-    def sent(self, end: End, data: bytes) -> None:
+    def sent(self, end: ConnectionEnd, data: bytes) -> None:
         """One end sends bytes."""
         if end is self.client:
             self._request += data
@@ -294,7 +298,7 @@ class Link:
         else:
             self._answered(data)
 
-    def finished(self, end: End) -> None:
+    def finished(self, end: ConnectionEnd) -> None:
         """One end has closed."""
         if end is self.client:
             self._left(self.server.arrive_end)
@@ -304,7 +308,7 @@ class Link:
         if not self._mute:
             self.client.arrive_end()
 
-    def aborted(self, end: End) -> None:
+    def aborted(self, end: ConnectionEnd) -> None:
         """One end has reset the connection."""
         if end is self.client:
             self._left(self.server.arrive_error)
@@ -394,7 +398,7 @@ class Link:
         call, fate = exchange.call, exchange.fate
         if call.verb == "watch" and is_chunked(bytes(exchange.answer[:start])):
             rest = bytes(exchange.answer[start:])
-            exchange.lines = Lines()
+            exchange.lines = ChunkLines()
             self._pass(bytes(exchange.answer[:start]), fate)
             self._tell(exchange, "open")
             self._stream(exchange, rest)
@@ -413,7 +417,7 @@ class Link:
             self._pass(answer, fate)
             self._next()
 
-    def _witness(self, call: Call, message: bytes, seconds: float) -> None:
+    def _witness(self, call: ObservedRequest, message: bytes, seconds: float) -> None:
         """Show an answer to the witness just before it arrives.
 
         Later would be too late, because the client may send its next call at the same instant.

@@ -25,7 +25,7 @@ import anyio
 from kueuelib.errors import KueuelibError
 
 if TYPE_CHECKING:
-    from kueuelib.testing.storm.wire import Wire
+    from kueuelib.testing.storm.wire import Network
 
 
 # ---- callbacks and timers of a simulated event loop, without debug checks: there are millions ----
@@ -293,7 +293,7 @@ class StormLoop(asyncio.BaseEventLoop):
         self.limit = 50_000_000
         self.disorder = disorder
         self.schedule = random.Random(seed)
-        self.wire: Wire | None = None
+        self.wire: Network | None = None
         self.problems: list[str] = []
         self._queue: deque[Handle] = deque()
         self._timers: list[tuple[float, int, Timer]] = []

@@ -16,9 +16,9 @@ from kueuelib.testing.storm.faults import CATALOGUE
 __all__ = [
     "PROFILES",
     "Disaster",
+    "DisasterTarget",
     "Outage",
     "Profile",
-    "Stage",
     "Weather",
     "disasters",
     "perform",
@@ -311,7 +311,7 @@ class Disaster:
     after_write: bool = False
 
 
-class Stage(Protocol):
+class DisasterTarget(Protocol):
     """The part of the world that disasters act on."""
 
     def kill(self, name: str) -> None:
@@ -402,7 +402,7 @@ def disasters(draws: Draws, weather: Weather) -> tuple[Disaster, ...]:
     return tuple(sorted(drawn, key=lambda disaster: (disaster.at, disaster.label)))
 
 
-async def perform(disaster: Disaster, stage: Stage) -> None:
+async def perform(disaster: Disaster, stage: DisasterTarget) -> None:
     """Perform one disaster to its end."""
     match disaster.kind:
         case "kill":

@@ -18,12 +18,12 @@ from kueuelib.machinery.reflector_protocol import ReflectorOptions
 from kueuelib.runtime.watch import BOOKMARK_IDLE, STOP_GRACE
 from kueuelib.testing.storm.adversary import Hostile, Remaining
 from kueuelib.testing.storm.draws import Draws
-from kueuelib.testing.storm.faults import Injection, Subject
+from kueuelib.testing.storm.faults import FaultTarget, Injection
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws import Conduct, Violation
 from kueuelib.testing.storm.laws.conduct import BOUNDED
 from kueuelib.testing.storm.profiles import Disaster, perform
-from kueuelib.testing.storm.seed_plan import Coverage, Report, SeedPlan, tolerance
+from kueuelib.testing.storm.seed_plan import Coverage, SeedPlan, SeedReport, tolerance
 from kueuelib.testing.storm.theatre import LEASE_SECONDS, LawBook, Theatre
 from kueuelib.testing.storm.users import FAILING, Act, insist, meddle
 from kueuelib.testing.storm.users import perform as perform_act
@@ -132,7 +132,7 @@ async def storm(
     keep_lines: bool = False,
     limit: float = LIMIT,
     conduct: bool = True,
-) -> Report:
+) -> SeedReport:
     """Play one seed in a world that was booted, and judge it.
 
     Args:
@@ -222,9 +222,9 @@ class _Run:
         for text in world.problems:
             self._accuse("every error is handled", "", text)
 
-    def report(self) -> Report:
+    def report(self) -> SeedReport:
         """Return the report."""
-        return Report(
+        return SeedReport(
             seed=self._plan.seed,
             profile=self._plan.profile.name,
             violations=tuple(self._violations),
@@ -351,7 +351,7 @@ class _Run:
 
     async def _strike(self, disaster: Disaster) -> None:
         await self._world.sleep(disaster.at)
-        subject = Subject(disaster.target)
+        subject = FaultTarget(disaster.target)
         self._injected(Injection(disaster.label, disaster.kind, self._world.now, subject))
         await perform(disaster, self._world)
 

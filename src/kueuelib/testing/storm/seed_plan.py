@@ -35,8 +35,8 @@ from kueuelib.testing.storm.users import Scenario, scenario
 __all__ = [
     "Cell",
     "Coverage",
-    "Report",
     "SeedPlan",
+    "SeedReport",
     "counts",
     "coverage",
     "plan_of",
@@ -277,7 +277,7 @@ def tolerance(drawn: Weather) -> Tolerance:
 
 
 @attrs.frozen
-class Report:
+class SeedReport:
     """The report of one seed.
 
     Attributes:
@@ -312,7 +312,7 @@ class Report:
 _LEASES = "leases"
 
 
-def timeline(report: Report, *, about: str = "", leases: bool = False) -> Iterator[str]:
+def timeline(report: SeedReport, *, about: str = "", leases: bool = False) -> Iterator[str]:
     """Yield the lines of a storm, and then its violations.
 
     Args:
@@ -328,14 +328,14 @@ def timeline(report: Report, *, about: str = "", leases: bool = False) -> Iterat
     yield from summary(report)
 
 
-def summary(report: Report) -> Iterator[str]:
+def summary(report: SeedReport) -> Iterator[str]:
     """Yield one line per violation of a report."""
     for violation in report.violations:
         about = f" {violation.object}:" if violation.object else ""
         yield (f"seed {report.seed} ({report.profile}): {violation.law}:{about} {violation.text}")
 
 
-def counts(reports: Sequence[Report]) -> Iterator[str]:
+def counts(reports: Sequence[SeedReport]) -> Iterator[str]:
     """Yield tables of injected faults and reached states over several reports."""
     faults: Counter[str] = Counter()
     sometimes: Counter[str] = Counter()
@@ -348,7 +348,7 @@ def counts(reports: Sequence[Report]) -> Iterator[str]:
             yield f"  {number:>10,}  {name}"
 
 
-def coverage(reports: Sequence[Report]) -> Iterator[str]:
+def coverage(reports: Sequence[SeedReport]) -> Iterator[str]:
     """Yield tables of fault coverage over several reports, and of uncovered combinations."""
     cells: Counter[Cell] = Counter()
     sometimes: Counter[str] = Counter()

@@ -25,7 +25,7 @@ import structlog
 
 from kueuelib.embedded import tls
 from kueuelib.embedded.admission import dialling
-from kueuelib.runtime.authority import Certificates, Names
+from kueuelib.runtime.authority import Certificates, ServerNames
 from kueuelib.runtime.clock import SystemClock
 from kueuelib.runtime.manager import Signals
 from kueuelib.runtime.webhook import trust
@@ -122,7 +122,7 @@ def _replace_cryptography() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     def renewed(
-        present: Certificates | None, names: Names, now: float, *, organisation: str = ""
+        present: Certificates | None, names: ServerNames, now: float, *, organisation: str = ""
     ) -> Certificates:
         del names, now, organisation
         return present or certificates

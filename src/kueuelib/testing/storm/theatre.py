@@ -14,15 +14,15 @@ from kueuelib.testing.storm.faults import Adversary
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws import Violation
 from kueuelib.testing.storm.laws.conduct import Mind
-from kueuelib.testing.storm.profiles import Stage
+from kueuelib.testing.storm.profiles import DisasterTarget
 from kueuelib.testing.storm.users import RawCalls
 from kueuelib.testing.storm.wire import Witness
 
 __all__ = [
     "LawBook",
     "Process",
-    "Program",
     "Theatre",
+    "WorldProgram",
 ]
 
 
@@ -68,7 +68,7 @@ class Process(Protocol):
         ...
 
 
-class Program(Protocol):
+class WorldProgram(Protocol):
     """The program of a world."""
 
     @property
@@ -153,7 +153,7 @@ class LawBook(Protocol):
         ...
 
 
-class Theatre(Stage, Protocol):
+class Theatre(DisasterTarget, Protocol):
     """The part of the world that a run needs."""
 
     trace: Callable[[str], None] | None

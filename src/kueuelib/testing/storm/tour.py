@@ -22,7 +22,7 @@ from kueuelib.testing.storm.draws import Draws
 from kueuelib.testing.storm.laws import Violation
 from kueuelib.testing.storm.profiles import PROFILES
 from kueuelib.testing.storm.run import storm
-from kueuelib.testing.storm.seed_plan import Report, plan_of, tolerance
+from kueuelib.testing.storm.seed_plan import SeedReport, plan_of, tolerance
 from kueuelib.testing.storm.trial import BUNDLED, Trial
 from kueuelib.testing.storm.world import World
 
@@ -97,7 +97,7 @@ class CopyFailed(KueuelibError):
 
 
 @attrs.frozen
-class Outcome(Generic[J]):
+class RunResult(Generic[J]):
     """The result of one run.
 
     Attributes:
@@ -127,7 +127,7 @@ def run_all(
     *,
     workers: int = 2,
     limit: float = 120.0,
-) -> Iterator[Outcome[J]]:
+) -> Iterator[RunResult[J]]:
     """Do every job in a copy of this process; yield outcomes in the order they end.
 
     Args:
@@ -239,16 +239,16 @@ def _play(state: S, job: J, play: Callable[[S, J], Any], limit: float, writing: 
         os._exit(code)
 
 
-def _ended(child: _Child[J], limit: float) -> Outcome[J]:
+def _ended(child: _Child[J], limit: float) -> RunResult[J]:
     _, status, usage = os.wait4(child.pid, 0)
     cpu = usage.ru_utime + usage.ru_stime
     code = os.waitstatus_to_exitcode(status)
     if code == -signal.SIGALRM:
-        return Outcome(child.job, None, f"took longer than {limit:g} s", cpu)
+        return RunResult(child.job, None, f"took longer than {limit:g} s", cpu)
     if code:
-        return Outcome(child.job, None, f"the process ended with {code}", cpu)
+        return RunResult(child.job, None, f"the process ended with {code}", cpu)
     value, error = pickle.loads(child.data)  # noqa: S301 - from our own copy
-    return Outcome(child.job, value, error, cpu)
+    return RunResult(child.job, value, error, cpu)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def profile_of(seed: int) -> str:
 
 def tour(
     seeds: Iterable[int], profile: str = MIXED, *, workers: int = 2, trial: Trial = BUNDLED
-) -> Iterator[Report]:
+) -> Iterator[SeedReport]:
     """Play seeds, each in its own world, and yield their reports in order.
 
     Args:
@@ -300,7 +300,7 @@ def replay(
     only: frozenset[str] | None = None,
     fifo: bool = False,
     trial: Trial = BUNDLED,
-) -> Report:
+) -> SeedReport:
     """Play one seed and keep its trace.
 
     Args:
@@ -315,8 +315,8 @@ def replay(
 
 
 def shrunk(
-    report: Report, *, note: Callable[[str], None], tries: int = 150, trial: Trial = BUNDLED
-) -> Report:
+    report: SeedReport, *, note: Callable[[str], None], tries: int = 150, trial: Trial = BUNDLED
+) -> SeedReport:
     """Return the report of a smaller storm that breaks the same law.
 
     Args:
@@ -358,10 +358,10 @@ class _Job:
         return profile_of(self.seed) if self.profile == MIXED else self.profile
 
 
-def _reports(jobs: Iterable[_Job], trial: Trial, *, workers: int) -> Iterator[Report]:
+def _reports(jobs: Iterable[_Job], trial: Trial, *, workers: int) -> Iterator[SeedReport]:
     """Play jobs in copies of the booted world; yield their reports in the order of the jobs."""
 
-    def play(world: World, numbered: tuple[int, _Job]) -> Report:
+    def play(world: World, numbered: tuple[int, _Job]) -> SeedReport:
         job = numbered[1]
         watched = world.wire.calls.watched("manager")
         plan = plan_of(
@@ -377,7 +377,7 @@ def _reports(jobs: Iterable[_Job], trial: Trial, *, workers: int) -> Iterator[Re
         if plan.scenario.settings and trial.variant is not None:
             world.run(world.replace_program(trial.variant(plan.scenario.settings)))
         laws = trial.laws(world.objects, tolerance(plan.weather))
-        report: Report = world.run(
+        report: SeedReport = world.run(
             storm(
                 world,
                 plan,
@@ -389,7 +389,7 @@ def _reports(jobs: Iterable[_Job], trial: Trial, *, workers: int) -> Iterator[Re
         )
         return report
 
-    early: dict[int, Report] = {}
+    early: dict[int, SeedReport] = {}
     following = 0
     outcomes = run_all(_booted(trial), enumerate(jobs), play, workers=workers, limit=DEADLINE)
     for outcome in outcomes:
@@ -410,10 +410,10 @@ def _booted(trial: Trial) -> World:
     return world
 
 
-def _broken(job: _Job, why: str) -> Report:
+def _broken(job: _Job, why: str) -> SeedReport:
     """Return the report of a storm that failed to complete."""
     violation = Violation(law="the storm comes to its end", at=0.0, object="", text=why)
-    return Report(
+    return SeedReport(
         seed=job.seed,
         profile=job.family,
         violations=(violation,),

@@ -22,7 +22,7 @@ from kueuelib.testing.storm.history import Commit, Obj
 from kueuelib.testing.storm.laws import Laws, Tolerance, Violation
 from kueuelib.testing.storm.profiles import RESOURCES, Profile
 from kueuelib.testing.storm.run import LIMIT, WATCHES
-from kueuelib.testing.storm.theatre import CONFIGURATION, LawBook, Program
+from kueuelib.testing.storm.theatre import CONFIGURATION, LawBook, WorldProgram
 from kueuelib.testing.storm.users import Scenario, scenario
 
 if TYPE_CHECKING:
@@ -152,19 +152,19 @@ class Trial:
         prepare: Called once in the booted world, of which each storm gets a copy.
     """
 
-    program: Program
+    program: WorldProgram
     laws: Callable[[Objects, Tolerance], LawBook]
     scenario: Callable[[Draws, Profile], Scenario]
-    companions: Mapping[str, Program] = attrs.field(factory=dict)
+    companions: Mapping[str, WorldProgram] = attrs.field(factory=dict)
     resources: tuple[str, ...] | None = None
     limit: float = WATCHES
     replicas: int = 2
     conduct: bool = False
-    variant: Callable[[Mapping[str, Any]], Program] | None = None
+    variant: Callable[[Mapping[str, Any]], WorldProgram] | None = None
     prepare: Callable[[World], Coroutine[Any, Any, None]] | None = None
 
 
-def _with(settings: Mapping[str, Any]) -> Program:
+def _with(settings: Mapping[str, Any]) -> WorldProgram:
     return BundledManager({**CONFIGURATION, **settings})
 
 

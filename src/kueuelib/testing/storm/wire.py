@@ -17,9 +17,9 @@ from typing import Any, Final, Protocol
 
 import attrs
 
-from kueuelib.testing.storm.exchange import Call, Calls
+from kueuelib.testing.storm.exchange import ObservedRequest, RequestRecognizer
 from kueuelib.testing.storm.faults import FINE, FLOWING, Adversary, EventFate, Fate
-from kueuelib.testing.storm.link import LATENCY, End, Link
+from kueuelib.testing.storm.link import LATENCY, ConnectionEnd, Link
 from kueuelib.testing.storm.loop import OWNER, Owner, StormLoop, context_of
 
 SERVER_HOST: Final = "10.0.0.1"
@@ -30,19 +30,21 @@ SERVER: Final = "server"
 
 
 @attrs.define(eq=False)
-class Listener(asyncio.AbstractServer):
+class PortListener(asyncio.AbstractServer):
     """A listener on a port of a process."""
 
     owner: Owner
     port: int
     factory: Callable[[], Any]
-    wire: Wire
+    wire: Network
     open: bool = True
 
     @property
-    def sockets(self) -> list[Place]:
+    def sockets(self) -> list[ListenAddress]:
         """One stand-in with its address."""
-        return [Place(SERVER_HOST if self.owner.name == SERVER else WEBHOOK_HOST, self.port)]
+        return [
+            ListenAddress(SERVER_HOST if self.owner.name == SERVER else WEBHOOK_HOST, self.port)
+        ]
 
     def close(self) -> None:
         """Accept no more connections."""
@@ -69,7 +71,7 @@ class Listener(asyncio.AbstractServer):
 
 
 @attrs.frozen
-class Place:
+class ListenAddress:
     """An address, in the form of a listening socket."""
 
     host: str
@@ -87,11 +89,11 @@ class Place:
 class Witness(Protocol):
     """Observes sent calls and arriving answers."""
 
-    def sent(self, call: Call, now: float) -> None:
+    def sent(self, call: ObservedRequest, now: float) -> None:
         """A call is sent."""
         ...
 
-    def answered(self, call: Call, status: int, body: bytes, now: float) -> None:
+    def answered(self, call: ObservedRequest, status: int, body: bytes, now: float) -> None:
         """The whole answer to a call has arrived."""
         ...
 
@@ -104,7 +106,7 @@ class Witness(Protocol):
         ...
 
 
-class Wire:
+class Network:
     """All connections of a world.
 
     Args:
@@ -126,13 +128,13 @@ class Wire:
         self.clean: set[str] = set()
         self.down = False
         self.links: dict[int, Link] = {}
-        self.listeners: list[Listener] = []
-        self.calls = Calls()
-        self.stale: Callable[[Call, float], bytes | None] = lambda _call, _seconds: None
+        self.listeners: list[PortListener] = []
+        self.calls = RequestRecognizer()
+        self.stale: Callable[[ObservedRequest, float], bytes | None] = lambda _call, _seconds: None
         self.tell: Callable[[str], None] | None = None
         self.witness: Witness | None = None
         self.requests = 0
-        self._reached: dict[int, tuple[Listener, str]] = {}
+        self._reached: dict[int, tuple[PortListener, str]] = {}
         self._attempts: Counter[tuple[str, str]] = Counter()
         loop.wire = self
 
@@ -143,7 +145,7 @@ class Wire:
 
     # ---- what the loop asks for
 
-    def listen(self, factory: Callable[[], Any], port: int) -> Listener:
+    def listen(self, factory: Callable[[], Any], port: int) -> PortListener:
         """Accept connections for the running process.
 
         Raises:
@@ -152,7 +154,7 @@ class Wire:
         owner = OWNER.get()
         if any(each.owner is owner and each.port == port for each in self.listeners):
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        listener = Listener(owner, port, factory, self)
+        listener = PortListener(owner, port, factory, self)
         self.listeners.append(listener)
         return listener
 
@@ -183,7 +185,7 @@ class Wire:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         self._reached[sock.fileno()] = (listener, peer)
 
-    def connect(self, factory: Callable[[], Any], sock: socket.socket) -> tuple[End, Any]:
+    def connect(self, factory: Callable[[], Any], sock: socket.socket) -> tuple[ConnectionEnd, Any]:
         """Open the connection that a socket has reached.
 
         Raises:
@@ -203,7 +205,7 @@ class Wire:
         link.open(protocol, listener.factory)
         return link.client, protocol
 
-    def _listener(self, host: str, port: int, ordinal: int) -> Listener | None:
+    def _listener(self, host: str, port: int, ordinal: int) -> PortListener | None:
         wanted = host == SERVER_HOST
         listeners = [
             each
@@ -212,21 +214,21 @@ class Wire:
         ]
         return listeners[ordinal % len(listeners)] if listeners else None
 
-    def _accepts(self, listener: Listener) -> bool:
+    def _accepts(self, listener: PortListener) -> bool:
         if self.down and listener.owner.name == SERVER:
             return False
         return listener.open and listener.owner.alive
 
     # ---- what links ask
 
-    def fate(self, call: Call) -> Fate:
+    def fate(self, call: ObservedRequest) -> Fate:
         """The fate of a call."""
         self.requests += 1
         if self.adversary is None or call.owner in self.clean:
             return FINE
         return self.adversary.call(call, self.loop.now)
 
-    def event_fate(self, watch: Call, number: int, event: bytes) -> EventFate:
+    def event_fate(self, watch: ObservedRequest, number: int, event: bytes) -> EventFate:
         """The fate of an event."""
         if self.adversary is None or watch.owner in self.clean:
             return FLOWING

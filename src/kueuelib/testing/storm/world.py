@@ -15,7 +15,7 @@ from kueuelib.api.kinds import EVENTS, LEASES
 from kueuelib.embedded.registry.kind import Kind
 from kueuelib.embedded.server import ApiServer
 from kueuelib.embedded.service import ApiService
-from kueuelib.embedded.storage import Change
+from kueuelib.embedded.storage import StorageEvent
 from kueuelib.embedded.storage.memory import Compacted
 from kueuelib.errors import StopTimeout
 from kueuelib.runtime.client import Client
@@ -25,7 +25,7 @@ from kueuelib.runtime.transport import Transport
 from kueuelib.testing.storm import substitutes
 from kueuelib.testing.storm.api import Api
 from kueuelib.testing.storm.bundled import BundledManager
-from kueuelib.testing.storm.exchange import Call
+from kueuelib.testing.storm.exchange import ObservedRequest
 from kueuelib.testing.storm.faults import Adversary
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.inside import Believes, judge
@@ -37,9 +37,9 @@ from kueuelib.testing.storm.theatre import (
     SERVER_PORT,
     USER,
     Process,
-    Program,
+    WorldProgram,
 )
-from kueuelib.testing.storm.wire import SERVER, SERVER_HOST, Place, Wire, Witness
+from kueuelib.testing.storm.wire import SERVER, SERVER_HOST, ListenAddress, Network, Witness
 
 # ---- one start of a manager: its process is restarted until it is killed, as by a kubelet --------
 
@@ -50,7 +50,7 @@ READY = 120.0
 class Surroundings(Protocol):
     """The part of a `World` that a process needs; see there."""
 
-    wire: Wire
+    wire: Network
     endings: list[str]
 
     @property
@@ -117,7 +117,10 @@ _PLAIN = frozenset({"resourceVersion", "resourceVersionMatch", "limit", "timeout
 
 
 def past_list(
-    service: ApiService, revisions: Sequence[tuple[float, int]], call: Call, moment: float
+    service: ApiService,
+    revisions: Sequence[tuple[float, int]],
+    call: ObservedRequest,
+    moment: float,
 ) -> bytes | None:
     """The body of a list at a past moment.
 
@@ -191,7 +194,7 @@ class Chronicle:
         self._tell = tell
         self._decoded: dict[tuple[str, str, str], Any] = {}
 
-    def note(self, kind: Kind, change: Change) -> None:
+    def note(self, kind: Kind, change: StorageEvent) -> None:
         """Note one write; a listener of the store."""
         now = self._loop.now
         resource = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
@@ -232,7 +235,7 @@ class _Server(ApiServer):
     """The API server, on the wire instead of a socket."""
 
     def _listen(self) -> Any:
-        return Place(SERVER_HOST, SERVER_PORT)
+        return ListenAddress(SERVER_HOST, SERVER_PORT)
 
 
 class World:
@@ -260,22 +263,22 @@ class World:
         seed: int = 0,
         *,
         disorder: float = 0.0,
-        program: Program | None = None,
-        companions: Mapping[str, Program] | None = None,
+        program: WorldProgram | None = None,
+        companions: Mapping[str, WorldProgram] | None = None,
         log: bool = False,
     ) -> None:
         self.seed = seed
         self.loop = StormLoop(seed, disorder)
         asyncio.set_event_loop(self.loop)
-        self.wire = Wire(self.loop)
+        self.wire = Network(self.loop)
         self.wire.clean |= {INSTALLER, USER, *(companions or {})}
         self.wire.stale = lambda call, seconds: past_list(
             self.server.service, self.revisions, call, self.now - seconds
         )
         self.trace: Callable[[str], None] | None = None
         self.endings: list[str] = []
-        self.program: Program = program or BundledManager()
-        self.companions: Mapping[str, Program] = companions or {}
+        self.program: WorldProgram = program or BundledManager()
+        self.companions: Mapping[str, WorldProgram] = companions or {}
         self._lives: dict[str, int] = {}
         self._owners: list[Owner] = []
         self.managers: dict[str, Started] = {}
@@ -327,7 +330,7 @@ class World:
             await self.start_manager(name)
             await self.ready(name)
 
-    async def _install(self, program: Program) -> None:
+    async def _install(self, program: WorldProgram) -> None:
         assert self._endpoint is not None
         api = self.user(INSTALLER)
 
@@ -337,7 +340,7 @@ class World:
 
         await self.loop.spawn(self._new_owner(INSTALLER), install(self._endpoint))
 
-    def _programs(self) -> tuple[Program, ...]:
+    def _programs(self) -> tuple[WorldProgram, ...]:
         return (*self.companions.values(), self.program)
 
     @property
@@ -398,7 +401,7 @@ class World:
         """
         await self.managers[name].until_ready(limit)
 
-    def _start(self, name: str, program: Program) -> Started:
+    def _start(self, name: str, program: WorldProgram) -> Started:
         assert self._endpoint is not None, "boot the world first"
         started = Started(self, self._new_owner(name), program.process(self._endpoint))
         self.tell(f"{name} starts")
@@ -466,7 +469,7 @@ class World:
         self.kill(name)
         return bool(done)
 
-    async def replace_program(self, program: Program) -> None:
+    async def replace_program(self, program: WorldProgram) -> None:
         """Restart every manager with another program."""
         self.program = program
         for name in tuple(self.managers):

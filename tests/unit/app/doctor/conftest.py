@@ -15,7 +15,7 @@ from kueuelib.app.configuration import Configuration
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.doctor.examining import examine
 from kueuelib.app.doctor.finding import Finding
-from kueuelib.app.doctor.snapshot import Call, Review, Snapshot
+from kueuelib.app.doctor.snapshot import ClusterSnapshot, Review, WebhookProbe
 from kueuelib.app.explaining.gather import QUEUEING, Lists, cluster_of
 from kueuelib.app.installation import Installation
 from kueuelib.controllers.webhooks import with_conversion
@@ -139,7 +139,7 @@ class Patient:
     def __init__(self, plan: Installation = PLAN) -> None:
         self.objects = [*_definitions(plan), *_queueing(), *_around(plan)]
         self.reviews: list[Review] = [Review("", "events", "create", "", allowed=True)]
-        self.calls: list[Call] = [Call("admission", "")]
+        self.calls: list[WebhookProbe] = [WebhookProbe("admission", "")]
         self.unseen: dict[str, str] = {}
         self.configuration = Configuration()
         self.file = ""
@@ -160,12 +160,12 @@ class Patient:
         self.objects.append(thing(kind, name, namespace, **parts))
         return self.objects[-1]
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> ClusterSnapshot:
         kinds = {obj["kind"] for obj in self.objects} | {one.kind for one in QUEUEING}
         lists = Lists(
             {kind: [obj for obj in self.objects if obj["kind"] == kind] for kind in kinds}, {}
         )
-        return Snapshot(
+        return ClusterSnapshot(
             now=self.now,
             lists=lists,
             cluster=cluster_of(lists, engine_settings(self.configuration)),

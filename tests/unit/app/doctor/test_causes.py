@@ -10,7 +10,7 @@ import pytest
 from kueuelib.api.crd import converted_crds
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.doctor.calls import CONVERTED
-from kueuelib.app.doctor.snapshot import Call, Review
+from kueuelib.app.doctor.snapshot import Review, WebhookProbe
 from kueuelib.runtime.authority import DAY
 
 from .test_findings import (
@@ -176,7 +176,10 @@ def test_one_version_needs_no_conversion(patient: Any) -> None:
 
 def test_a_wrong_address_of_a_conversion_explains_that_nothing_is_reached(patient: Any) -> None:
     convert_elsewhere(patient)
-    patient.calls = [Call("admission", "", by_manager=True), Call("conversion", "refused")]
+    patient.calls = [
+        WebhookProbe("admission", "", by_manager=True),
+        WebhookProbe("conversion", "refused"),
+    ]
     assert patient.causes() == {"webhook-unreachable": "crd-conversion"}
 
 

@@ -36,7 +36,7 @@ from tests.unit.app.doctor.test_findings import (
 
 from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration
 from kueuelib.app.deployment import CONFIGURATION, Deployed
-from kueuelib.app.doctor.snapshot import Call
+from kueuelib.app.doctor.snapshot import WebhookProbe
 from kueuelib.app.running_configuration import PUBLISHED, published
 from kueuelib.cli.root import app
 
@@ -300,7 +300,7 @@ def test_a_manager_that_answers_without_leading_is_not_started_again(
         (outside, "see the log of the manager on the machine that https://127.0.0.1:9443 names"),
     ):
         die(one)
-        one.calls = [Call("admission", "", by_manager=True)]
+        one.calls = [WebhookProbe("admission", "", by_manager=True)]
         found = one.only("leader")
         assert "a manager answers webhooks and tries again within a minute" in found.problem
         assert found.fix == fix

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kueuelib.app.doctor import checks
-from kueuelib.app.doctor.examining import Report, examine, examine_twice
-from kueuelib.app.doctor.finding import Check, Finding, Severity, Subject, all_checks
-from kueuelib.app.doctor.snapshot import Snapshot
+from kueuelib.app.doctor.examining import DoctorReport, examine, examine_twice
+from kueuelib.app.doctor.finding import DoctorCheck, Finding, Severity, Subject, all_checks
+from kueuelib.app.doctor.snapshot import ClusterSnapshot
 from kueuelib.cli.doctor.command import EXIT_CODES, to_data, to_lines
 
 DOCS = Path(__file__).parents[4] / "docs"
@@ -123,7 +123,7 @@ def test_without_the_queues_nothing_is_said_about_them(patient: Any) -> None:
 
 def test_the_worst_findings_come_first_and_decide(patient: Any) -> None:
     made = [
-        Check(str(severity), (), lambda _, severity=severity: [finding(severity)])  # type: ignore[misc]
+        DoctorCheck(str(severity), (), lambda _, severity=severity: [finding(severity)])  # type: ignore[misc]
         for severity in (Severity.HINT, Severity.ERROR, Severity.WARNING)
     ]
     report = examine(patient.snapshot(), made)
@@ -140,8 +140,8 @@ async def test_what_stays_true_is_reported_after_further_looks(patient: Any) -> 
     assert clock.slept == 2.0
 
 
-def _always(snapshot: Snapshot) -> Any:
-    async def read() -> Snapshot:
+def _always(snapshot: ClusterSnapshot) -> Any:
+    async def read() -> ClusterSnapshot:
         return snapshot
 
     return read
@@ -154,7 +154,7 @@ async def test_a_finding_that_goes_away_is_dropped_and_lasting_ones_stay(patient
     patient.objects.append({"kind": "Lease", "metadata": {"name": "x", "namespace": "y"}})
     reads = []
 
-    async def read() -> Snapshot:
+    async def read() -> ClusterSnapshot:
         reads.append(1)
         status["reservingWorkloads"] = 7 if len(reads) == 1 else 1
         return patient.snapshot()  # type: ignore[no-any-return]
@@ -173,7 +173,7 @@ async def test_a_healthy_cluster_is_read_once(patient: Any) -> None:
 
 def test_the_report_in_lines() -> None:
     found = (("a", finding(Severity.ERROR)), ("b", finding(Severity.HINT, "y")))
-    report = Report(found, ("a", "b"), {"c": "no rights", "d": "no rights"}, ("Pod",))
+    report = DoctorReport(found, ("a", "b"), {"c": "no rights", "d": "no rights"}, ("Pod",))
     assert list(to_lines(report)) == [
         "error: Thing ns/x (a)",
         "  it is wrong",
@@ -185,7 +185,7 @@ def test_the_report_in_lines() -> None:
         "Not checked: c, d: no rights",
         "1 error, 1 hint in 2 of 4 checks.",
     ]
-    assert list(to_lines(Report((), ("a",), {}))) == ["Nothing found in 1 of 1 checks."]
+    assert list(to_lines(DoctorReport((), ("a",), {}))) == ["Nothing found in 1 of 1 checks."]
 
 
 def test_what_follows_is_told_under_its_cause() -> None:
@@ -196,7 +196,7 @@ def test_what_follows_is_told_under_its_cause() -> None:
         ("late", finding(Severity.WARNING, "z", follows=("middle", "first"))),
         ("other", finding(Severity.HINT, "h", follows=("absent",))),
     )
-    report = Report(found, ("first", "late", "middle", "other"), {})
+    report = DoctorReport(found, ("first", "late", "middle", "other"), {})
     assert report.causes == {0: 1, 2: 1, 3: 1}
     assert list(to_lines(report)) == [
         "error: Thing ns/root (first)",
@@ -221,7 +221,7 @@ def test_warnings_and_hints_explain_nothing() -> None:
         ("soon", finding(Severity.WARNING)),
         ("broken", finding(Severity.ERROR, follows=("soon",))),
     )
-    assert Report(found, (), {}).causes == {}
+    assert DoctorReport(found, (), {}).causes == {}
 
 
 def test_causes_in_a_circle_leave_one_of_them() -> None:
@@ -229,13 +229,13 @@ def test_causes_in_a_circle_leave_one_of_them() -> None:
         ("a", finding(Severity.ERROR, follows=("b",))),
         ("b", finding(Severity.ERROR, follows=("a",))),
     )
-    assert Report(found, (), {}).causes == {0: 1}
+    assert DoctorReport(found, (), {}).causes == {0: 1}
 
 
 def test_findings_of_one_command_are_told_together() -> None:
     found = [("a", finding(Severity.ERROR, str(number))) for number in range(5)]
     same = Finding(Severity.ERROR, Subject("Thing", "0", "ns"), "something else", "mend it")
-    lines = list(to_lines(Report((found[0], ("a", same), *found[1:]), ("a",), {})))
+    lines = list(to_lines(DoctorReport((found[0], ("a", same), *found[1:]), ("a",), {})))
     assert lines == [
         "error: Thing ns/0 and 4 more (a)",
         "  it is wrong",
@@ -251,7 +251,7 @@ def test_of_many_findings_of_a_check_some_are_shown() -> None:
     found = tuple(
         ("a", finding(Severity.ERROR, str(number), fix=f"mend {number}")) for number in range(23)
     )
-    lines = list(to_lines(Report(found, ("a",), {})))
+    lines = list(to_lines(DoctorReport(found, ("a",), {})))
     assert sum(line.startswith("error: ") for line in lines) == 20
     assert lines[-2:] == [
         "And 3 more of a; -o json has all of them",
@@ -260,7 +260,7 @@ def test_of_many_findings_of_a_check_some_are_shown() -> None:
 
 
 def test_the_report_as_data_is_as_the_page_says() -> None:
-    report = Report(
+    report = DoctorReport(
         (("a", finding(Severity.WARNING)),), ("a",), {"c": "no rights"}, ("Pod",), ("n",)
     )
     data = to_data(report)
@@ -287,7 +287,7 @@ def test_the_report_as_data_is_as_the_page_says() -> None:
     assert page["findings"][0].keys() == data["findings"][0].keys()
     assert page["findings"][0]["object"].keys() == data["findings"][0]["object"].keys()
     assert page["notChecked"][0].keys() == data["notChecked"][0].keys()
-    assert to_data(Report((), (), {}))["worst"] is None
+    assert to_data(DoctorReport((), (), {}))["worst"] is None
 
 
 def test_the_exit_code_tells_how_bad_it_is() -> None:

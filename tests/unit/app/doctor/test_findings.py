@@ -11,12 +11,17 @@ import attrs
 import pytest
 
 from kueuelib.api.meta import Obj, ObjectKey, format_time
-from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration, VisibilityServer
+from kueuelib.app.configuration import (
+    CONFIG_FILE,
+    CONFIG_MAP,
+    Configuration,
+    VisibilityConfiguration,
+)
 from kueuelib.app.deployment import CONFIGURATION
 from kueuelib.app.doctor.finding import Severity, all_checks
-from kueuelib.app.doctor.snapshot import BYPASSING, Call, Review
+from kueuelib.app.doctor.snapshot import BYPASSING, Review, WebhookProbe
 from kueuelib.app.reloading import RESTART_NEEDED
-from kueuelib.runtime.authority import DAY, Names, renewed
+from kueuelib.runtime.authority import DAY, ServerNames, renewed
 from kueuelib.scheduler.explain.obstacles import problems_of
 
 NOW = float(int(time.time()))
@@ -139,7 +144,7 @@ def trust_rubbish(patient: Any) -> None:
 
 
 def trust_another(patient: Any) -> None:
-    other = renewed(None, Names({"other"}), NOW).ca_cert
+    other = renewed(None, ServerNames({"other"}), NOW).ca_cert
     for one in patient.get(MUTATING)["webhooks"]:
         one["clientConfig"]["caBundle"] = base64.b64encode(other).decode()
 
@@ -179,7 +184,10 @@ def lead(patient: Any) -> None:
 
 
 def break_the_calls(patient: Any) -> None:
-    patient.calls = [Call("admission", "connection refused"), Call("conversion", "")]
+    patient.calls = [
+        WebhookProbe("admission", "connection refused"),
+        WebhookProbe("conversion", ""),
+    ]
 
 
 def deny(patient: Any) -> None:
@@ -194,12 +202,12 @@ def run_without_election(patient: Any) -> None:
     """As a program of one's own does, whose webhooks answer."""
     patient.remove("Lease")
     patient.objects.append({"kind": "Lease", "metadata": {"name": "x", "namespace": "y"}})
-    patient.calls = [Call("admission", "", by_manager=True)]
+    patient.calls = [WebhookProbe("admission", "", by_manager=True)]
 
 
 def lose_the_lease(patient: Any) -> None:
     run_without_election(patient)
-    patient.calls = [Call("admission", ""), Call("conversion", "")]
+    patient.calls = [WebhookProbe("admission", ""), WebhookProbe("conversion", "")]
 
 
 def leave(patient: Any, ago: float = 20) -> None:
@@ -256,7 +264,9 @@ VISIBILITY = "v1beta2.visibility.kueue.x-k8s.io"
 
 
 def ask_for_visibility(patient: Any) -> None:
-    patient.configuration = attrs.evolve(Configuration(), visibility_server=VisibilityServer())
+    patient.configuration = attrs.evolve(
+        Configuration(), visibility_server=VisibilityConfiguration()
+    )
 
 
 def register(patient: Any, *names: str, **condition: str) -> None:
@@ -283,7 +293,7 @@ def leave_an_api_behind(patient: Any) -> None:
 
 def let_another_webhook_fail(patient: Any) -> None:
     register_another_webhook(patient)
-    patient.calls = [Call("admission", 'failed calling webhook "theirs.dev": no endpoints')]
+    patient.calls = [WebhookProbe("admission", 'failed calling webhook "theirs.dev": no endpoints')]
 
 
 def register_another_webhook(patient: Any) -> None:

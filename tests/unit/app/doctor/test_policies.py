@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.fair_sharing import FairSharing
+from kueuelib.app.fair_sharing import FairSharingConfiguration
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,9 @@ def test_who_owns_nothing_reclaims_for_its_side_of_the_tree(
         quota = obj["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]
         quota["nominalQuota"] = "4" if name == owner else "0"
     if fair:
-        patient.configuration = attrs.evolve(Configuration(), fair_sharing=FairSharing(enable=True))
+        patient.configuration = attrs.evolve(
+            Configuration(), fair_sharing=FairSharingConfiguration(enable=True)
+        )
     problems = [one.problem for name, one in patient.found() if name == "policy-idle"]
     idle = not fair and owner in ("root", "right")
     assert [("nothing on its side" in one) for one in problems] == [True] * idle

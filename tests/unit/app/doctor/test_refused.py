@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kueuelib.app.doctor.examining import examine
-from kueuelib.app.doctor.snapshot import Call
+from kueuelib.app.doctor.snapshot import WebhookProbe
 from kueuelib.jobs.reconcile.refusals import START_REFUSED
 
 from .test_findings import (
@@ -92,7 +92,7 @@ def test_what_refuses_the_lease_is_why_no_manager_leads(
 ) -> None:
     register_another_webhook(patient)
     exceed_a_quota(patient)
-    patient.calls.append(Call("update Leases", "", refusal=refusal))
+    patient.calls.append(WebhookProbe("update Leases", "", refusal=refusal))
     die(patient)
     found = next(one for name, one in patient.found() if name == "write-refused")
     assert str(found.subject) == "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io"

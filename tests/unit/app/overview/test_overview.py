@@ -13,10 +13,10 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.quantity import Quantity
 from kueuelib.api.queues import ClusterQueueStatus, FlavorUsage, ResourceUsage
 from kueuelib.api.workload import EvictionCount, SchedulingStats
-from kueuelib.app.explaining.gather import Cluster, Decoder
-from kueuelib.app.overview.gathering import Facts, evictions_of, explained, overview_of
+from kueuelib.app.explaining.gather import ClusterData, Decoder
+from kueuelib.app.overview.gathering import ListedFacts, evictions_of, explained, overview_of
 from kueuelib.app.overview.trees import load_told
-from kueuelib.app.overview.values import Overview, Place, QuotaUse, Running, Threat
+from kueuelib.app.overview.values import Overview, QueueOrCohort, QuotaUse, RunningWorkload, Threat
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.amounts import FlavorResource
@@ -67,20 +67,20 @@ def runs(name: str, to: str, cpu: int, *more: Obj, **fields: Any) -> Workload:
     return waits(name, to, cpu, conditions=conditions, status=status, **fields)
 
 
-def facts(found: World, why: str = "") -> Facts:
-    cluster = Cluster(found, (), PriorityClasses({}, {}), ("a note",))
-    return Facts(cluster, why, DEFAULTS, NOW)
+def facts(found: World, why: str = "") -> ListedFacts:
+    cluster = ClusterData(found, (), PriorityClasses({}, {}), ("a note",))
+    return ListedFacts(cluster, why, DEFAULTS, NOW)
 
 
 def overview(*objects: Any) -> Overview:
     return overview_of(facts(world(*objects)))
 
 
-def places(found: Overview) -> dict[str, Place]:
+def places(found: Overview) -> dict[str, QueueOrCohort]:
     return {place.name: place for tree in found.trees for place in tree.places}
 
 
-def running(found: Overview) -> dict[str, Running]:
+def running(found: Overview) -> dict[str, RunningWorkload]:
     return {one.key.name: one for one in found.running}
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import attrs
 
 from kueuelib.api.kueue import Workload
-from kueuelib.app.explaining.gather import Cluster
-from kueuelib.app.overview.gathering import Facts
+from kueuelib.app.explaining.gather import ClusterData
+from kueuelib.app.overview.gathering import ListedFacts
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.settings import DEFAULTS
@@ -53,9 +53,9 @@ def runs(name: str, to: str, cpu: int = 3) -> Workload:
     return waits(name, to, cpu, conditions=conditions, status=status)
 
 
-def facts(own_world: World | None = None, *notes: str) -> Facts:
-    cluster = Cluster(own_world or world(), (), PriorityClasses({}, {}), notes)
-    return Facts(cluster, "", DEFAULTS, NOW)
+def facts(own_world: World | None = None, *notes: str) -> ListedFacts:
+    cluster = ClusterData(own_world or world(), (), PriorityClasses({}, {}), notes)
+    return ListedFacts(cluster, "", DEFAULTS, NOW)
 
 
 def named(workload: Workload, name: str, namespace: str = "ns") -> Workload:

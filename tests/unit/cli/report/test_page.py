@@ -16,7 +16,7 @@ from report_worlds import NOW, facts, named, waits, world
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.workload import AdmissionCheckState
 from kueuelib.app.explaining import waiting
-from kueuelib.app.explaining.waiting import Selection, Waiting, decided
+from kueuelib.app.explaining.waiting import Waiting, WorkloadSelection, decided
 from kueuelib.app.overview.gathering import explained, overview_of
 from kueuelib.app.overview.values import QuotaUse, Threat
 from kueuelib.cli.report import command
@@ -381,10 +381,10 @@ def test_what_waits_for_a_check_is_not_under_running() -> None:
         "waits for checkscheck budget (example.com/check), for 5m",
     )
     assert rows(root, "runs") == []
-    (row,) = decided(known.cluster, Selection("ns"), NOW).awaiting
+    (row,) = decided(known.cluster, WorkloadSelection("ns"), NOW).awaiting
     assert row.verdict == "waits for checks"
     assert row.why.startswith("check budget (example.com/check) is Pending since 1970-")
-    assert decided(known.cluster, Selection("other"), NOW).awaiting == ()
+    assert decided(known.cluster, WorkloadSelection("other"), NOW).awaiting == ()
 
 
 def test_a_file_has_changes_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kueuelib.cli.report.parts import PageChange, Part, change, identifier, shown, table
+from kueuelib.cli.report.parts import PageChange, PageElement, change, identifier, shown, table
 
 
-def row(name: str, text: str) -> Part:
-    return Part(name, f'<tr id="{name}"><td>{text}</td></tr>')
+def row(name: str, text: str) -> PageElement:
+    return PageElement(name, f'<tr id="{name}"><td>{text}</td></tr>')
 
 
-def page(*sections: tuple[str, list[Part]]) -> dict[str, list[Part]]:
+def page(*sections: tuple[str, list[PageElement]]) -> dict[str, list[PageElement]]:
     return {
         "main": [table(name, name, "c", parts, "quotas") for name, parts in sections],
         "notes": [],

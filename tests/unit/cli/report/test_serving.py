@@ -17,8 +17,8 @@ from report_worlds import facts, waits, world
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.overview.gathering import explained
 from kueuelib.cli.report import serving as module
-from kueuelib.cli.report.board import State, state_of
-from kueuelib.cli.report.serving import LOOPBACK, MOST_ANSWERS, MOST_READERS, Site
+from kueuelib.cli.report.board import PageState, state_of
+from kueuelib.cli.report.serving import LOOPBACK, MOST_ANSWERS, MOST_READERS, ReportSite
 from kueuelib.runtime.http import serving
 from kueuelib.scheduler.explain.answer import Explanation
 
@@ -31,13 +31,13 @@ PATIENCE = 30.0
 class Stub:
     """States that a test gives out."""
 
-    state: State = FIRST
+    state: PageState = FIRST
     trouble: str = ""
     readers: int = 0
     changed: anyio.Event = attrs.field(factory=anyio.Event)
     answers: anyio.Event = attrs.field(factory=anyio.Event)
 
-    def publish(self, state: State) -> None:
+    def publish(self, state: PageState) -> None:
         self.state = state
         self.changed.set()
         self.changed = anyio.Event()
@@ -51,7 +51,7 @@ class Stub:
 @attrs.frozen
 class Running:
     stub: Stub
-    site: Site
+    site: ReportSite
     http: aiohttp.ClientSession
 
     def url(self, path: str = "/") -> str:
@@ -65,7 +65,7 @@ class Running:
 @asynccontextmanager
 async def running() -> AsyncIterator[Running]:
     stub = Stub()
-    site = Site(stub)  # type: ignore[arg-type]
+    site = ReportSite(stub)  # type: ignore[arg-type]
     async with (
         serving(site.application(), LOOPBACK, 0, drain=0.1) as site.port,
         aiohttp.ClientSession() as http,

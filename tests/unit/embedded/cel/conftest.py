@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kueuelib.embedded.cel.errors import Budget
+from kueuelib.embedded.cel.errors import CostBudget
 from kueuelib.embedded.cel.program import compile_expression
 from kueuelib.embedded.cel.types import DYN, INT, STRING, list_of, map_of
 
@@ -31,7 +31,7 @@ GIVEN: dict[str, Any] = {
 
 def evaluate(text: str) -> Any:
     """The value of an expression over the variables of the cases."""
-    return compile_expression(text, VARIABLES).run(tuple(GIVEN.values()), Budget())
+    return compile_expression(text, VARIABLES).run(tuple(GIVEN.values()), CostBudget())
 
 
 def cases(name: str) -> dict[str, list[tuple[str, Any]]]:

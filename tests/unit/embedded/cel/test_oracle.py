@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kueuelib.embedded.cel.errors import Budget, CelError
+from kueuelib.embedded.cel.errors import CelError, CostBudget
 from kueuelib.embedded.cel.program import compile_expression
 from kueuelib.embedded.cel.types import DYN
 
@@ -82,7 +82,7 @@ def test_both_libraries_agree(oracle: Oracle, text: str) -> None:
         pytest.skip(f"C++ does not compile it: {error}")
     types = dict.fromkeys(GIVEN, DYN)
     try:
-        value = compile_expression(text, types).run(tuple(GIVEN.values()), Budget())
+        value = compile_expression(text, types).run(tuple(GIVEN.values()), CostBudget())
         ours = json.dumps(value, sort_keys=True, default=str)
     except CelError:
         ours = "failed"

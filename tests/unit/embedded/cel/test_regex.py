@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kueuelib.embedded.cel.errors import Budget, BudgetExceeded
+from kueuelib.embedded.cel.errors import BudgetExceeded, CostBudget
 from kueuelib.embedded.cel.regex import BadPattern, Matcher, compile_pattern
 
 PATTERNS = (
@@ -84,11 +84,11 @@ def test_a_search_is_paid_for_before_it_starts() -> None:
     """It would take minutes, and nothing could stop it."""
     slow = compile_pattern("[ab]*a[ab]{1000}c")
     with pytest.raises(BudgetExceeded):
-        slow.matches("ab" * 1_500_000, Budget().spend)
+        slow.matches("ab" * 1_500_000, CostBudget().spend)
     with pytest.raises(BudgetExceeded):
         Matcher().matches(slow, "ab" * 1_500_000)
     with pytest.raises(BudgetExceeded):
-        list(compile_pattern("x").find_all("x" * 100_000, Budget().spend))
+        list(compile_pattern("x").find_all("x" * 100_000, CostBudget().spend))
 
 
 def test_an_ordinary_pattern_may_look_through_the_largest_body() -> None:

@@ -10,7 +10,7 @@ from kueuelib.api.kinds import JOBS, NAMESPACES, PODS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded.assembly import builtin_plugins, builtin_rules, system_objects
 from kueuelib.embedded.cluster.clock import ManualClock
-from kueuelib.embedded.cluster.job_decision import Backoff
+from kueuelib.embedded.cluster.job_decision import PodBackoff
 from kueuelib.embedded.cluster.simulation import SimulatedCluster
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import DeleteOptions, PatchType, Propagation
@@ -149,5 +149,5 @@ async def sandbox() -> AsyncIterator[Sandbox]:
             continue
         await service.create(resource, obj)
     clock = ManualClock(time.time())
-    async with SimulatedCluster(service, clock=clock, backoff=Backoff(10.0, 60.0)) as cluster:
+    async with SimulatedCluster(service, clock=clock, backoff=PodBackoff(10.0, 60.0)) as cluster:
         yield Sandbox(service, cluster, clock)

@@ -8,7 +8,7 @@ import pytest
 
 from kueuelib.api.kinds import EVENTS, JOBS, LIMIT_RANGES, NODES, PODS
 from kueuelib.api.meta import ObjectKey, find_condition, format_time, is_true
-from kueuelib.embedded.cluster.job_decision import MOST_AT_ONCE, Backoff, JobMemory, decide
+from kueuelib.embedded.cluster.job_decision import MOST_AT_ONCE, JobMemory, PodBackoff, decide
 from kueuelib.embedded.verbs import PatchType, Propagation
 from kueuelib.errors import Invalid
 
@@ -386,10 +386,10 @@ async def test_pods_that_no_node_takes_wait(sandbox) -> None:
 def test_one_look_at_a_job_is_bounded_whatever_it_asks_for(mode) -> None:
     spec = {"parallelism": 2**31 - 1, "completions": 2**31 - 1, "completionMode": mode}
     job = {"metadata": {"name": "job", "uid": "u"}, "spec": spec}
-    decision = decide(job, [], JobMemory(), 1.7e9, Backoff())
+    decision = decide(job, [], JobMemory(), 1.7e9, PodBackoff())
     assert len(decision.create) == MOST_AT_ONCE
     assert (decision.due, decision.withheld) == (1.7e9, 0)
-    decision = decide(job, [], JobMemory(), 1.7e9, Backoff(), room=3)
+    decision = decide(job, [], JobMemory(), 1.7e9, PodBackoff(), room=3)
     assert len(decision.create) == decision.status["active"] == 3
     assert decision.withheld == 2**31 - 1 - 3
 
@@ -401,14 +401,14 @@ def test_the_end_of_a_large_job_deletes_its_pods_in_several_looks() -> None:
         {"metadata": {"name": f"p{i}", "uid": f"p{i}"}, "spec": {}, "status": {"phase": "Pending"}}
         for i in range(MOST_AT_ONCE + 1)
     ]
-    decision = decide(job, pods, JobMemory(), 1.7e9, Backoff())
+    decision = decide(job, pods, JobMemory(), 1.7e9, PodBackoff())
     assert len(decision.delete) == MOST_AT_ONCE
     assert decision.due == 1.7e9
     assert not find_condition(decision.status["conditions"], "Failed")
     assert decision.status["failed"] == MOST_AT_ONCE + 1
     job["status"] = decision.status
     rest = [pod for pod in pods if pod not in decision.delete]
-    decision = decide(job, rest, decision.memory, 1.7e9, Backoff())
+    decision = decide(job, rest, decision.memory, 1.7e9, PodBackoff())
     assert decision.delete == tuple(rest)
     assert find_condition(decision.status["conditions"], "Failed")["status"] == "True"
     assert decision.status["failed"] == MOST_AT_ONCE + 2

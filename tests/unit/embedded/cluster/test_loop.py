@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from kueuelib.embedded.cluster.clock import ManualClock, SystemClock
+from kueuelib.embedded.cluster.clock import ManualClock, SteadyClock
 from kueuelib.embedded.cluster.controller import ControlLoop
 from kueuelib.errors import Conflict, NotFound
 
@@ -39,7 +39,7 @@ async def test_a_manual_clock_wakes_those_whose_instant_has_come() -> None:
 
 
 async def test_the_system_clock_returns_at_the_signal_or_at_the_instant() -> None:
-    clock = SystemClock()
+    clock = SteadyClock()
     signal = asyncio.Event()
     await asyncio.wait_for(clock.wait(signal, clock.now() + 0.001), 5)
     assert not signal.is_set()

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from kueuelib.api.phrases import duration
-from kueuelib.embedded.http.answers import VIEWS, Form, negotiate, warning_headers
+from kueuelib.embedded.http.answers import VIEWS, MediaForm, negotiate, warning_headers
 from kueuelib.embedded.http.parameters import Route, parse
 from kueuelib.embedded.registry.cells import JsonPath
 from kueuelib.embedded.registry.kind import version_rank
@@ -35,19 +35,19 @@ def test_a_path_says_what_is_meant(path, route):
     assert parse(path) == route
 
 
-TABLE = Form("application/json", "Table", "meta.k8s.io", "v1")
+TABLE = MediaForm("application/json", "Table", "meta.k8s.io", "v1")
 
 
 @pytest.mark.parametrize(
     ("accept", "wanted"),
     [
-        ("", Form()),
-        ("*/*", Form()),
-        ("application/vnd.kubernetes.protobuf, application/json", Form()),
-        ("application/yaml", Form("application/yaml")),
-        ("application/yaml;q=0.5, application/json", Form()),
+        ("", MediaForm()),
+        ("*/*", MediaForm()),
+        ("application/vnd.kubernetes.protobuf, application/json", MediaForm()),
+        ("application/yaml", MediaForm("application/yaml")),
+        ("application/yaml;q=0.5, application/json", MediaForm()),
         ("application/json;as=Table;v=v1;g=meta.k8s.io, application/json", TABLE),
-        ("application/json;as=Odd;v=v1;g=meta.k8s.io, application/json", Form()),
+        ("application/json;as=Odd;v=v1;g=meta.k8s.io, application/json", MediaForm()),
     ],
 )
 def test_the_best_form_that_can_be_given_is_chosen(accept, wanted):

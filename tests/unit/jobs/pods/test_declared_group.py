@@ -17,7 +17,7 @@ from kueuelib.jobs.contract.commands import (
     PatchStatus,
     RequeueAfter,
 )
-from kueuelib.jobs.pods.declaration import LONGEST, Unreadable, parse
+from kueuelib.jobs.pods.declaration import LONGEST, InvalidDeclaration, parse
 from kueuelib.jobs.pods.facts import WARN
 from kueuelib.jobs.pods.reading import is_gated
 
@@ -261,7 +261,9 @@ def test_the_corrected_form_of_the_kep_is_read():
 def test_requests_belong_under_resources_other_than_in_the_sample_of_the_kep():
     container = {"name": "worker", "requests": {"cpu": "1m"}}
     text = sets(template={"spec": {"containers": [container]}})
-    with pytest.raises(Unreadable, match=r"containers\[0\].requests.*not a field of a container"):
+    with pytest.raises(
+        InvalidDeclaration, match=r"containers\[0\].requests.*not a field of a container"
+    ):
         parse(text)
 
 
@@ -336,7 +338,7 @@ def template(asked, **limits):
     ],
 )
 def test_malformed_declarations_name_the_place(text, path):
-    with pytest.raises(Unreadable) as caught:
+    with pytest.raises(InvalidDeclaration) as caught:
         parse(text)
     start = f"metadata.annotations[{KUEUE}/pod-group-sets]"
     assert caught.value.errors[0].path == start + path
@@ -346,7 +348,7 @@ def test_the_text_has_at_most_128_kibibytes():
     text = f"{sets()}\n# "
     padded = text + "x" * (128 * 1024 - len(text))
     assert parse(padded).names == ("driver", "worker")
-    with pytest.raises(Unreadable):
+    with pytest.raises(InvalidDeclaration):
         parse(padded + "x")
 
 

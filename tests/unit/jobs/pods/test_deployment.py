@@ -13,7 +13,7 @@ from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.owners import with_default_queue
 from kueuelib.jobs.pods.deployment import DEPLOYMENT, validate_deployment, with_labels
 from kueuelib.jobs.pods.templates import TemplateWebhook
-from kueuelib.jobs.reconcile.self_wired import Parts
+from kueuelib.jobs.reconcile.self_wired import IntegrationParts
 from kueuelib.jobs.webhooks.manifests import rbac_rules, webhook_entries
 from kueuelib.machinery.selectors import from_label_selector
 from kueuelib.runtime.webhook.admission import AdmissionRequest
@@ -94,7 +94,7 @@ def test_a_default_queue_comes_with_an_update_unless_pods_are_ready(
         queued_by_default=lambda obj, namespace: with_default_queue(obj),
         default_class_for=lambda obj: False,
     )
-    parts = cast("Parts", SimpleNamespace(integration=DEPLOYMENT, owners=owners))
+    parts = cast("IntegrationParts", SimpleNamespace(integration=DEPLOYMENT, owners=owners))
     hook = TemplateWebhook(parts, with_labels, validate_deployment)
     verb = "CREATE" if old is None else "UPDATE"
     request = AdmissionRequest("uid", verb, namespace="ns", object=deployment(), old_object=old)

@@ -22,8 +22,8 @@ from kueuelib.jobs.lookups.stores import (
 )
 from kueuelib.jobs.pods.integration import GATHERING, MANAGED_PODS, wire
 from kueuelib.jobs.pods.reading import group_key, is_gated, trim
-from kueuelib.jobs.reconcile.self_wired import Parts
-from kueuelib.machinery.store import Change, Store
+from kueuelib.jobs.reconcile.self_wired import IntegrationParts
+from kueuelib.machinery.store import Store, StoreUpdate
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.controller import OBSERVER
 from kueuelib.runtime.telemetry import Telemetry
@@ -86,7 +86,7 @@ class Known(Cache):
         del shared
         for informer in self._learners(answer):
             if informer.includes(answer):
-                informer._change([Change(key_of(answer), answer)])
+                informer._change([StoreUpdate(key_of(answer), answer)])
 
 
 class Recorder:
@@ -121,7 +121,7 @@ class Looks:
         stores = JobStores(jobs, workloads.store, Store(), Store(), Store(), spaces)
         settings = JobSettings(frameworks=("pod",), pods=options)
         self.clock = Clock(now)
-        parts = Parts(
+        parts = IntegrationParts(
             integration,
             tuple(each for each in enabled if each.makes_pods),
             self.server,  # type: ignore[arg-type]
@@ -226,7 +226,7 @@ def test_a_pod_that_runs_is_looked_at_at_once(pods: Any, looks: Looks) -> None:
 def test_a_replacement_is_looked_at_at_once(pods: Any, looks: Looks) -> None:
     looks.come(*members(pods, 10))
     looks.work()
-    looks.pods._change([Change(key, None) for key in looks.pods.store.keys()[:2]])
+    looks.pods._change([StoreUpdate(key, None) for key in looks.pods.store.keys()[:2]])
     looks.work()
     looks.come(pods.waiting("other", group="group", total=10))
     assert len(looks.controller.queue) == 1
@@ -300,7 +300,7 @@ def test_nothing_is_deleted_before_it_is_known_whether_it_is_excluded(
     pods: Any, group: str
 ) -> None:
     looks = Looks(pods.now, options=PodSettings(namespace_selector={"matchLabels": {"team": "x"}}))
-    looks.namespaces._change([Change(ObjectKey("", "ns"), None)])
+    looks.namespaces._change([StoreUpdate(ObjectKey("", "ns"), None)])
     pod = pods.running("pod", group=group, total=1 if group else None)
     pod["metadata"]["finalizers"] = []
     looks.come(pod)

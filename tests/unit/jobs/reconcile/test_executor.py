@@ -30,7 +30,13 @@ from kueuelib.jobs.contract.commands import (
     Recheck,
     RequeueAfter,
 )
-from kueuelib.jobs.reconcile.executor import BEHIND_RETRY, LANES, REFUSED_RETRY, Executor, Outcome
+from kueuelib.jobs.reconcile.executor import (
+    BEHIND_RETRY,
+    LANES,
+    REFUSED_RETRY,
+    Executor,
+    PlanResult,
+)
 from kueuelib.jobs.reconcile.metrics import CREATED_WORKLOAD
 from kueuelib.runtime.clock import SystemClock
 from kueuelib.runtime.controller import DONE, Result
@@ -177,7 +183,7 @@ async def test_what_came_to_be_known_meanwhile_ends_a_plan_without_a_call(comman
     after = Emit(workload(), "Reason", "text")
     calls, outcome, told = await run(command, after, known=Known(newest=8))
     assert (calls, told) == ([], [])
-    assert outcome == Outcome(BEHIND_RETRY, behind=True)
+    assert outcome == PlanResult(BEHIND_RETRY, behind=True)
 
 
 async def test_a_start_is_dropped_when_a_newer_state_of_its_workload_is_known():
@@ -193,7 +199,7 @@ async def test_a_start_is_dropped_when_a_newer_state_of_its_workload_is_known():
 async def test_own_writes_do_not_end_a_plan():
     calls, outcome, _ = await run(status(), status(versioned=True), known=Known(newest=101))
     assert [call[2]["metadata"].get("resourceVersion") for call in calls] == [None, "101"]
-    assert outcome == Outcome()
+    assert outcome == PlanResult()
 
 
 async def test_a_change_of_nothing_is_not_sent():
@@ -269,7 +275,7 @@ async def test_a_plan_goes_on_if_the_object_is_still_there():
 async def test_a_plan_ends_if_the_object_is_gone(stored):
     commands = Recheck(WORKLOADS, workload()), Create(WORKLOADS, workload())
     calls, outcome, _ = await run(*commands, known=Known(stored=stored))
-    assert (calls, outcome) == ([], Outcome(BEHIND_RETRY, behind=True))
+    assert (calls, outcome) == ([], PlanResult(BEHIND_RETRY, behind=True))
 
 
 async def test_a_deletion_names_the_uid():
@@ -278,9 +284,9 @@ async def test_a_deletion_names_the_uid():
 
 
 def test_a_stale_plan_is_made_again_soon_but_each_further_time_later():
-    assert Outcome(BEHIND_RETRY, behind=True).result == Result(BEHIND_RETRY, rate_limited=True)
-    assert Outcome(3.0).result == Result(3.0)
-    assert Outcome().result == DONE
+    assert PlanResult(BEHIND_RETRY, behind=True).result == Result(BEHIND_RETRY, rate_limited=True)
+    assert PlanResult(3.0).result == Result(3.0)
+    assert PlanResult().result == DONE
 
 
 async def test_an_event_comes_from_the_integration():
@@ -300,7 +306,7 @@ OUTDATED = [
 async def test_what_was_planned_from_an_old_state_is_read_and_planned_again(command, error):
     known = Known()
     _, outcome, events = await run(command, EVENT, server=Server(failure=error), known=known)
-    assert (outcome, events) == (Outcome(BEHIND_RETRY, behind=True), [])
+    assert (outcome, events) == (PlanResult(BEHIND_RETRY, behind=True), [])
     assert known.learned == [("refresh", WORKLOADS.api_version, ("ns", "wl"))]
 
 
@@ -311,7 +317,7 @@ async def test_nothing_more_is_done_about_what_is_gone(command):
     known = Known()
     missing = Server(failure=NotFound("gone"))
     _, outcome, events = await run(command, EVENT, server=missing, known=known)
-    assert (outcome, events) == (Outcome(BEHIND_RETRY, behind=True), [])
+    assert (outcome, events) == (PlanResult(BEHIND_RETRY, behind=True), [])
     assert known.learned == [("refresh", WORKLOADS.api_version, ("ns", "wl"))]
 
 
@@ -330,7 +336,7 @@ async def test_a_workload_that_exists_already_is_read():
     known, server = Known(), Server(failure=AlreadyExists("there is one"))
     create = Create(WORKLOADS, workload())
     _, outcome, events = await run(create, EVENT, server=server, known=known, version="v1beta1")
-    assert (outcome, events) == (Outcome(BEHIND_RETRY, behind=True), [])
+    assert (outcome, events) == (PlanResult(BEHIND_RETRY, behind=True), [])
     assert known.learned == [("refresh", "kueue.x-k8s.io/v1beta1", ("ns", "wl"))]
 
 

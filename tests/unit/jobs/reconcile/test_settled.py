@@ -22,7 +22,7 @@ from kueuelib.jobs.lookups.stores import (
     owner_names,
     owner_uids,
 )
-from kueuelib.jobs.reconcile.executor import Outcome
+from kueuelib.jobs.reconcile.executor import PlanResult
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.reconciler import JobReconciler
 from kueuelib.machinery.store import Store
@@ -48,7 +48,7 @@ class Executing:
             if isinstance(command, Create):
                 meta = {**command.obj["metadata"], "uid": "wl", "creationTimestamp": "t"}
                 self.workloads.put(key_of(command.obj), {**command.obj, "metadata": meta})
-        return Outcome()
+        return PlanResult()
 
 
 class Foreign:

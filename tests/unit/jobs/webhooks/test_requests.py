@@ -17,7 +17,7 @@ from kueuelib.jobs.pods.deployment import DEPLOYMENT, with_labels
 from kueuelib.jobs.pods.leaderworkerset import LEADERWORKERSET, with_roles
 from kueuelib.jobs.pods.statefulset import STATEFULSET, with_group
 from kueuelib.jobs.pods.templates import TemplateWebhook
-from kueuelib.jobs.reconcile.self_wired import Parts
+from kueuelib.jobs.reconcile.self_wired import IntegrationParts
 from kueuelib.jobs.webhooks.serving import asked_by_job
 from kueuelib.runtime.webhook.admission import AdmissionRequest
 
@@ -140,7 +140,9 @@ def test_whoever_creates_a_parent_of_pods_is_warned(name: str, place: str) -> No
     places = [obj] if place == "metadata" else [*templates(obj)]
     for each in places:
         each["metadata"]["annotations"] = {RACK: "rack"}
-    parts = cast("Parts", SimpleNamespace(integration=kind, owners=None, settings=JobSettings()))
+    parts = cast(
+        "IntegrationParts", SimpleNamespace(integration=kind, owners=None, settings=JobSettings())
+    )
     hook = TemplateWebhook(parts, write, lambda new, old: ())
     request = AdmissionRequest("uid", "CREATE", namespace="ns", object=obj)
     (warning,) = hook.warn(write(obj, None), request)

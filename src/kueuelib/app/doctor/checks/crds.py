@@ -31,7 +31,7 @@ from kueuelib.app.doctor.manager import (
     no_manager,
     reinstall,
 )
-from kueuelib.app.doctor.snapshot import FACTS, Snapshot
+from kueuelib.app.doctor.snapshot import FACTS, ClusterSnapshot
 from kueuelib.app.earlier import being_deleted, deletion_of, other_managers
 from kueuelib.app.foreign_finalizers import OURS, foreign_finalizers, removal_of
 from kueuelib.jobs.catalog.plugins import registry_for
@@ -44,7 +44,7 @@ _MOST_LOST = 5
 
 
 @check("migration-deployment", "Deployment", installed=False, before_migration=True)
-def deployment(snapshot: Snapshot) -> Iterator[Finding]:
+def deployment(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Deployments of the Go manager, beside which `kueuelib install` refuses to write anything."""
     for theirs, problem in other_managers(snapshot.all("Deployment"), snapshot.namespace):
         text = f"{problem}; kueuelib install refuses until it is deleted, so delete it last"
@@ -53,7 +53,7 @@ def deployment(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("migration-check", "AdmissionCheck", installed=False, before_migration=True)
-def checks(snapshot: Snapshot) -> Iterator[Finding]:
+def checks(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """AdmissionChecks of a controller that only the Go manager has."""
     for obj in snapshot.all("AdmissionCheck"):
         if obj["spec"].get("controllerName") == MULTIKUEUE:
@@ -64,7 +64,7 @@ def checks(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("migration-kind", "Workload", installed=False, before_migration=True)
-def kinds(snapshot: Snapshot) -> Iterator[Finding]:
+def kinds(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """One Workload of each kind that the configuration does not enable."""
     frameworks = snapshot.configuration.integrations.frameworks
     enabled = registry_for(frameworks).enabled(frameworks)
@@ -84,7 +84,7 @@ def kinds(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("migration-fields", FACTS, installed=False, before_migration=True)
-def lost_fields(snapshot: Snapshot) -> Iterator[Finding]:
+def lost_fields(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Fields that would get lost, as our definitions lack them; the first object of each kind."""
     for crd in all_crds():
         kind = crd["spec"]["names"]["kind"]
@@ -135,7 +135,7 @@ _MOST = 3
 """The maximum number of fields that are named."""
 
 
-def _installed(snapshot: Snapshot) -> Iterator[tuple[Obj, Obj]]:
+def _installed(snapshot: ClusterSnapshot) -> Iterator[tuple[Obj, Obj]]:
     """Our definitions that exist, each with the one of this program."""
     for ours in all_crds():
         crd = snapshot.find(KIND, ours["metadata"]["name"])
@@ -148,7 +148,7 @@ def _subject(crd: Obj) -> Subject:
 
 
 @check(MISSING_KIND, KIND)
-def missing(snapshot: Snapshot) -> Iterator[Finding]:
+def missing(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Kinds that are not defined at all."""
     for crd in all_crds():
         if snapshot.find(KIND, crd["metadata"]["name"]) is None:
@@ -158,7 +158,7 @@ def missing(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check(TERMINATING, KIND)
-def terminating(snapshot: Snapshot) -> Iterator[Finding]:
+def terminating(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Kinds that are being deleted, which cannot be cancelled.
 
     A manager lets the objects go, but it needs all kinds. If some are gone, `uninstall` helps: it
@@ -182,7 +182,7 @@ def terminating(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("crd-held", KIND, momentary=True)
-def held(snapshot: Snapshot) -> Iterator[Finding]:
+def held(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """What keeps a kind that is being deleted, although a manager runs."""
     saved = f"save it first, see {TERMINATING}"
     for crd, _ in _installed(snapshot):
@@ -212,7 +212,7 @@ def held(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("crd-established", KIND)
-def established(snapshot: Snapshot) -> Iterator[Finding]:
+def established(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Kinds that are defined but not served."""
     for crd, _ in _installed(snapshot):
         conditions = (crd.get("status") or {}).get("conditions")
@@ -228,7 +228,7 @@ def established(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("crd-versions", KIND)
-def versions(snapshot: Snapshot) -> Iterator[Finding]:
+def versions(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Versions that are not served, or not the stored one, as they should be."""
     for crd, _ in _installed(snapshot):
         by_name = {one["name"]: one for one in crd["spec"]["versions"]}
@@ -244,7 +244,7 @@ def versions(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check(CONVERSION, KIND, MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind)
-def conversion(snapshot: Snapshot) -> Iterator[Finding]:
+def conversion(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Kinds with several served versions and no conversion webhook, and those with one that is not
     where the other webhooks are.
     """
@@ -274,7 +274,7 @@ def conversion(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("crd-stored-versions", KIND)
-def stored_versions(snapshot: Snapshot) -> Iterator[Finding]:
+def stored_versions(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Versions in which objects may still be stored."""
     for crd, _ in _installed(snapshot):
         known = {one["name"] for one in crd["spec"]["versions"]}
@@ -300,7 +300,7 @@ def stored_versions(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("crd-fields", KIND)
-def fields(snapshot: Snapshot) -> Iterator[Finding]:
+def fields(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Fields of this version that the cluster's definition lacks and therefore drops."""
     for crd, ours in _installed(snapshot):
         by_name = {one["name"]: one for one in crd["spec"]["versions"]}

@@ -47,7 +47,7 @@ from kueuelib.app.doctor.manager import (
     runs_manager,
     start,
 )
-from kueuelib.app.doctor.snapshot import ADMISSION, PERMISSIONS, Call, Snapshot
+from kueuelib.app.doctor.snapshot import ADMISSION, PERMISSIONS, ClusterSnapshot, WebhookProbe
 from kueuelib.app.earlier import go_image
 from kueuelib.app.refusers import OUR_CONFIGURATIONS, removal
 from kueuelib.app.reloading import RESTART_NEEDED
@@ -62,7 +62,7 @@ from kueuelib.jobs.pods.reading import queue_of
 
 
 @check(INVALID, CONFIG_MAPS.kind)
-def invalid(snapshot: Snapshot) -> Iterator[Finding]:
+def invalid(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """A configuration file with which no manager starts."""
     stored = snapshot.find(CONFIG_MAPS.kind, CONFIG_MAP, snapshot.namespace)
     if stored is None or outside(snapshot):
@@ -76,7 +76,7 @@ def invalid(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check(DISABLED, JOBS.kind)
-def disabled(snapshot: Snapshot) -> Iterator[Finding]:
+def disabled(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Jobs with a queue name although the configuration does not enable their kind."""
     integrations = snapshot.configuration.integrations
     enabled = BATCH_JOB.name in integrations.frameworks
@@ -112,7 +112,7 @@ TAKEOVER: Final = 15.0
 
 
 @check(LEADER, LEASES.kind)
-def leader(snapshot: Snapshot) -> Iterator[Finding]:
+def leader(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Whether a manager leads and therefore decides."""
     if not snapshot.configuration.leader_election.leader_elect:
         return
@@ -143,7 +143,7 @@ def leader(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding(Severity.ERROR, subject, problem, fix, follows)
 
 
-def _why_nobody_leads(snapshot: Snapshot) -> Iterator[str]:
+def _why_nobody_leads(snapshot: ClusterSnapshot) -> Iterator[str]:
     """The checks whose findings explain that no manager leads."""
     if any(call.refusal for call in snapshot.calls):
         yield REFUSED
@@ -152,7 +152,7 @@ def _why_nobody_leads(snapshot: Snapshot) -> Iterator[str]:
     yield from (MISSING_KIND, INVALID, TERMINATING, ACCOUNT, ANOTHER_WEBHOOK)
 
 
-def _token(snapshot: Snapshot, lease: Obj | None) -> str:
+def _token(snapshot: ClusterSnapshot, lease: Obj | None) -> str:
     """What to do first if the account is newer than what the last leader wrote."""
     account = snapshot.find(SERVICE_ACCOUNTS.kind, SERVICE_ACCOUNT, snapshot.namespace)
     renewed = ((lease or {}).get("spec") or {}).get("renewTime")
@@ -163,7 +163,7 @@ def _token(snapshot: Snapshot, lease: Obj | None) -> str:
     return f"; it needs a token from after {made}: {token}"
 
 
-def leads(snapshot: Snapshot) -> bool:
+def leads(snapshot: ClusterSnapshot) -> bool:
     """Whether a manager leads, as far as its Lease shows.
 
     Args:
@@ -173,7 +173,7 @@ def leads(snapshot: Snapshot) -> bool:
     return lease is not None and _is_fresh(snapshot, lease)
 
 
-def changes_hands(snapshot: Snapshot) -> bool:
+def changes_hands(snapshot: ClusterSnapshot) -> bool:
     """Whether the last leader has left so recently that the next one may be about to start.
 
     Args:
@@ -189,13 +189,13 @@ def _seconds(lease: Obj) -> int:
     return int((lease.get("spec") or {}).get("leaseDurationSeconds") or 0)
 
 
-def _is_fresh(snapshot: Snapshot, lease: Obj) -> bool:
+def _is_fresh(snapshot: ClusterSnapshot, lease: Obj) -> bool:
     spec = lease.get("spec") or {}
     renewed = bool(spec.get("holderIdentity") and spec.get("renewTime"))
     return renewed and _age(snapshot, lease) <= _seconds(lease)
 
 
-def _age(snapshot: Snapshot, lease: Obj) -> float:
+def _age(snapshot: ClusterSnapshot, lease: Obj) -> float:
     """Seconds since the last renewal, by the clock of the API server if that is known."""
     written = written_at(lease)
     if written is None:
@@ -204,7 +204,7 @@ def _age(snapshot: Snapshot, lease: Obj) -> float:
 
 
 @check("clock-skew", LEASES.kind)
-def clock_skew(snapshot: Snapshot) -> Iterator[Finding]:
+def clock_skew(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """A leader whose clock differs from that of the API server."""
     lease = lease_of(snapshot)
     written = None if lease is None else written_at(lease)
@@ -224,7 +224,7 @@ def clock_skew(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("restart-needed", LEASES.kind)
-def restart_needed(snapshot: Snapshot) -> Iterator[Finding]:
+def restart_needed(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Keys of the configuration file whose new values the manager uses only after a restart."""
     elects, lease = snapshot.configuration.leader_election.leader_elect, lease_of(snapshot)
     keys = "" if lease is None else annotations_of(lease).get(RESTART_NEEDED, "")
@@ -240,7 +240,7 @@ def restart_needed(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("another-leader", LEASES.kind)
-def another_leader(snapshot: Snapshot) -> Iterator[Finding]:
+def another_leader(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Managers in other namespaces, which decide about the same Workloads."""
     key = snapshot.configuration.lease
     for lease in snapshot.all(LEASES.kind):
@@ -254,7 +254,7 @@ def another_leader(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(Severity.ERROR, subject_of(LEASES.kind, lease), problem, fix)
 
 
-def _stop(snapshot: Snapshot, namespace: str, holder: str) -> str:
+def _stop(snapshot: ClusterSnapshot, namespace: str, holder: str) -> str:
     """The command that stops the manager of another namespace, as far as it can be seen."""
     running = [
         one["metadata"]["name"]
@@ -270,7 +270,7 @@ def _stop(snapshot: Snapshot, namespace: str, holder: str) -> str:
 
 
 @check("another-decides", EVENTS.kind)
-def another_decides(snapshot: Snapshot) -> Iterator[Finding]:
+def another_decides(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Events of a manager without leader election about quota that it did not reserve, since the
     Lease has changed hands.
     """
@@ -297,7 +297,7 @@ def another_decides(snapshot: Snapshot) -> Iterator[Finding]:
     yield Finding(Severity.ERROR, subject, problem, fix)
 
 
-def _unchanged(snapshot: Snapshot) -> float:
+def _unchanged(snapshot: ClusterSnapshot) -> float:
     """For how many seconds the same manager has led, or none has since the last one left."""
     lease = lease_of(snapshot)
     if lease is None or not (lease.get("spec") or {}).get("renewTime"):
@@ -308,7 +308,7 @@ def _unchanged(snapshot: Snapshot) -> float:
     return _age(snapshot, lease) - left_behind
 
 
-def _is_there(snapshot: Snapshot, event: Obj) -> bool:
+def _is_there(snapshot: ClusterSnapshot, event: Obj) -> bool:
     """Whether the Workload that an Event is about still exists, as far as they were read."""
     about = event["involvedObject"]
     workload = snapshot.find(WORKLOADS.kind, about["name"], about.get("namespace") or "")
@@ -316,7 +316,7 @@ def _is_there(snapshot: Snapshot, event: Obj) -> bool:
 
 
 @check("another-manager", DEPLOYMENTS.kind)
-def another_manager(snapshot: Snapshot) -> Iterator[Finding]:
+def another_manager(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Deployments of the Go manager, which manages the same objects."""
     for deployment in snapshot.all(DEPLOYMENTS.kind):
         image = go_image(deployment)
@@ -334,7 +334,7 @@ def another_manager(snapshot: Snapshot) -> Iterator[Finding]:
     VALIDATING_WEBHOOKS.kind,
     CRDS.kind,
 )
-def deployment_left(snapshot: Snapshot) -> Iterator[Finding]:
+def deployment_left(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Pods of a manager in the cluster although the webhooks lead to one outside of it."""
     deployment = snapshot.find(DEPLOYMENTS.kind, NAME, snapshot.namespace)
     address = outside(snapshot)
@@ -347,9 +347,9 @@ def deployment_left(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check(ANOTHER_WEBHOOK, MUTATING_WEBHOOKS.kind, VALIDATING_WEBHOOKS.kind)
-def another_webhook(snapshot: Snapshot) -> Iterator[Finding]:
+def another_webhook(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Webhook configurations of other programs for our kinds."""
-    dead: dict[str, list[Call]] = {}
+    dead: dict[str, list[WebhookProbe]] = {}
     for call in snapshot.calls:
         dead.setdefault(call.webhook, []).append(call)
     for kind, configuration in snapshot.webhook_configurations():
@@ -386,7 +386,7 @@ def _may_stop(webhook: Obj, dead: Mapping[str, object]) -> bool:
 
 
 @check(ACCOUNT, SERVICE_ACCOUNTS.kind)
-def account(snapshot: Snapshot) -> Iterator[Finding]:
+def account(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """The ServiceAccount of the manager, if it does not exist."""
     if snapshot.find(SERVICE_ACCOUNTS.kind, SERVICE_ACCOUNT, snapshot.namespace) is None:
         subject = Subject(SERVICE_ACCOUNTS.kind, SERVICE_ACCOUNT, snapshot.namespace)
@@ -401,7 +401,7 @@ def account(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check(MISSING_PERMISSION, PERMISSIONS)
-def denied(snapshot: Snapshot) -> Iterator[Finding]:
+def denied(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Permissions that the installation grants but the API server denies, by resource."""
     lost: dict[tuple[str, str], list[str]] = {}
     for review in snapshot.reviews:

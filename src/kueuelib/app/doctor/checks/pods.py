@@ -24,14 +24,14 @@ from kueuelib.app.doctor.manager import (
     gone,
     no_manager,
 )
-from kueuelib.app.doctor.snapshot import BYPASSING, Snapshot
+from kueuelib.app.doctor.snapshot import BYPASSING, ClusterSnapshot
 from kueuelib.app.explaining.subject import group_problem
 from kueuelib.app.part_settings import job_settings
 from kueuelib.app.refusers import lacks_permission, remedy
 from kueuelib.jobs.contract.field_rules import identifier, where_named
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.reading import (
-    Stage,
+    PodStage,
     group_of,
     has_finalizer,
     is_selected,
@@ -53,7 +53,7 @@ _UNGATE = """--type=merge -p '{"spec":{"schedulingGates":null}}'"""
 _UNMADE = "no Workload represents it: is a manager running with the integration pod?"
 
 
-def _waited(snapshot: Snapshot, obj: Obj) -> float:
+def _waited(snapshot: ClusterSnapshot, obj: Obj) -> float:
     """Seconds since an object could have a Workload: since it exists, and the kind is served."""
     crd = snapshot.find(CRDS.kind, f"{WORKLOADS.plural}.{WORKLOADS.group}") or {}
     served = find_condition((crd.get("status") or {}).get("conditions"), "Established")
@@ -62,7 +62,7 @@ def _waited(snapshot: Snapshot, obj: Obj) -> float:
 
 
 @check("pod-gated", "Pod", "Workload")
-def gated(snapshot: Snapshot) -> Iterator[Finding]:
+def gated(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Pods with our scheduling gate that nothing will remove; the first one of each group."""
     groups: dict[tuple[str, str], list[Obj]] = {}
     for pod in snapshot.all("Pod"):
@@ -72,14 +72,14 @@ def gated(snapshot: Snapshot) -> Iterator[Finding]:
         held = [
             pod
             for pod in pods
-            if stage_of(pod) is Stage.GATED and _waited(snapshot, pod) >= PATIENCE
+            if stage_of(pod) is PodStage.GATED and _waited(snapshot, pod) >= PATIENCE
         ]
         finding = _held(snapshot, held[0], pods) if held else None
         if finding is not None:
             yield finding
 
 
-def _held(snapshot: Snapshot, pod: Obj, group: Sequence[Obj]) -> Finding | None:
+def _held(snapshot: ClusterSnapshot, pod: Obj, group: Sequence[Obj]) -> Finding | None:
     """Why nothing will remove the gate of a pod; None if a Workload may."""
     name, meta = group_of(pod), pod["metadata"]
     age = snapshot.age(meta["creationTimestamp"])
@@ -108,7 +108,7 @@ def _held(snapshot: Snapshot, pod: Obj, group: Sequence[Obj]) -> Finding | None:
 
 
 @check("pod-unqueued", "Pod", NAMESPACES.kind)
-def bypassed(snapshot: Snapshot) -> Iterator[Finding]:
+def bypassed(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Pods with a queue name that were created without passing the webhook: they never wait."""
     settings = job_settings(snapshot.configuration)
     if POD.name not in settings.frameworks:
@@ -116,7 +116,7 @@ def bypassed(snapshot: Snapshot) -> Iterator[Finding]:
     for pod in snapshot.all(BYPASSING):
         meta, owner = pod["metadata"], controller_of(pod)
         labels = snapshot.world.namespaces.get(meta["namespace"])
-        if stage_of(pod) is not Stage.STARTED or has_finalizer(pod) or labels is None:
+        if stage_of(pod) is not PodStage.STARTED or has_finalizer(pod) or labels is None:
             continue  # a manager marks it, or it is over
         if (owner is not None and owner["kind"] not in _QUEUED_BY_POD) or not is_selected(
             pod, settings, meta["namespace"], labels
@@ -138,7 +138,7 @@ def bypassed(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("job-unqueued", "Job", "Workload", momentary=True)
-def unqueued(snapshot: Snapshot) -> Iterator[Finding]:
+def unqueued(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Suspended Jobs with a queue name for which no Workload was made."""
     for job in snapshot.all("Job"):
         age = snapshot.age(job["metadata"].get("creationTimestamp"))
@@ -174,11 +174,11 @@ def unqueued(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("not-started", "Job", "Pod", "Workload", momentary=True)
-def not_started(snapshot: Snapshot) -> Iterator[Finding]:
+def not_started(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Jobs and Pods that stay held back although their Workload was admitted a while ago."""
     held = [
         *(("Job", job, _UNSUSPEND) for job in snapshot.all("Job") if job["spec"].get("suspend")),
-        *(("Pod", pod, _UNGATE) for pod in snapshot.all("Pod") if stage_of(pod) is Stage.GATED),
+        *(("Pod", pod, _UNGATE) for pod in snapshot.all("Pod") if stage_of(pod) is PodStage.GATED),
     ]
     for kind, obj, try_it in held:
         workload, meta = snapshot.workload_of(obj), obj["metadata"]
@@ -209,7 +209,7 @@ def _may_run(workload: Obj) -> bool:
     return is_admitted(workload) and not (is_evicted(workload) or is_finished(workload))
 
 
-def _absent(snapshot: Snapshot, job: Obj) -> tuple[str, str]:
+def _absent(snapshot: ClusterSnapshot, job: Obj) -> tuple[str, str]:
     """The object that a Job names and that does not exist, and the fix; both empty if none is."""
     name, where = job["metadata"]["name"], f"-n {job['metadata']['namespace']}"
     wanted = labels_of(job).get(PRIORITY_CLASS_LABEL, "")
@@ -229,7 +229,7 @@ def _absent(snapshot: Snapshot, job: Obj) -> tuple[str, str]:
     return f"{WORKLOADS.kind} {prebuilt}, which its {key} names, does not exist", fix
 
 
-def _is_missing(snapshot: Snapshot, priority_class: str) -> bool:
+def _is_missing(snapshot: ClusterSnapshot, priority_class: str) -> bool:
     """Whether a WorkloadPriorityClass does not exist, as far as they were read."""
     known = snapshot.cluster.classes.workload
     return not snapshot.why_unseen(WORKLOAD_PRIORITY_CLASSES.kind) and priority_class not in known

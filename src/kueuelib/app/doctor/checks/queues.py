@@ -20,11 +20,11 @@ from kueuelib.api.names import (
 from kueuelib.api.phrases import duration, some
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import TERMINATING, gone, is_ending, look, no_manager
-from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, COHORTS, LABELS, Snapshot
+from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, COHORTS, LABELS, ClusterSnapshot
 from kueuelib.app.explaining.gather import NEEDED
 from kueuelib.app.foreign_finalizers import OURS
 from kueuelib.checks.provisioning.check import CONTROLLER_NAME
-from kueuelib.jobs.pods.reading import Stage, group_of, stage_of
+from kueuelib.jobs.pods.reading import PodStage, group_of, stage_of
 from kueuelib.scheduler.explain.obstacles import (
     Problem,
     absent_objects,
@@ -59,7 +59,7 @@ def recreation(name: str) -> str:
 
 
 @check("finalizer-stuck", *(one.kind for one in NEEDED), before_migration=True)
-def stuck(snapshot: Snapshot) -> Iterator[Finding]:
+def stuck(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Queueing objects that carry our finalizer long after they were deleted."""
     for kind in _KINDS:
         for obj in snapshot.all(kind):
@@ -84,7 +84,7 @@ def stuck(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("pod-finalizer-stuck", "Pod", "Workload", before_migration=True)
-def stuck_pods(snapshot: Snapshot) -> Iterator[Finding]:
+def stuck_pods(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Pods that carry our finalizer long after their deletion and end; the first one of each group
     that waits for replacements.
 
@@ -92,11 +92,11 @@ def stuck_pods(snapshot: Snapshot) -> Iterator[Finding]:
     finished, and while other pods of the group are still ending.
     """
     told: set[ObjectKey] = set()
-    ending = {_group_key(pod) for pod in snapshot.all("Pod") if stage_of(pod) is Stage.LEAVING}
+    ending = {_group_key(pod) for pod in snapshot.all("Pod") if stage_of(pod) is PodStage.LEAVING}
     for pod in snapshot.all("Pod"):
         stage = stage_of(pod)
         grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
-        waits = stage is Stage.LEAVING or (group_of(pod) and _group_key(pod) in ending)
+        waits = stage is PodStage.LEAVING or (group_of(pod) and _group_key(pod) in ending)
         if waits or not _is_stuck(snapshot, pod, grace):
             continue
         age = duration(snapshot.age(pod["metadata"]["deletionTimestamp"]))
@@ -104,7 +104,7 @@ def stuck_pods(snapshot: Snapshot) -> Iterator[Finding]:
         if group is None:
             problem = f"it was deleted {age} ago, does not run, and its finalizer stays"
             yield _kept(snapshot, "Pod", pod, problem)
-        elif stage is Stage.FAILED and key_of(group) not in told:
+        elif stage is PodStage.FAILED and key_of(group) not in told:
             told.add(key_of(group))
             yield _awaiting(snapshot, pod, group, age)
 
@@ -113,7 +113,7 @@ def _group_key(pod: Obj) -> ObjectKey:
     return ObjectKey(pod["metadata"].get("namespace") or "", group_of(pod))
 
 
-def _going_on(snapshot: Snapshot, pod: Obj) -> Obj | None:
+def _going_on(snapshot: ClusterSnapshot, pod: Obj) -> Obj | None:
     """The Workload of a pod's group, which may still be replaced; None if it has no such group."""
     if not group_of(pod):
         return None
@@ -123,7 +123,7 @@ def _going_on(snapshot: Snapshot, pod: Obj) -> Obj | None:
     return workload if goes_on else None
 
 
-def _awaiting(snapshot: Snapshot, pod: Obj, group: Obj, age: str) -> Finding:
+def _awaiting(snapshot: ClusterSnapshot, pod: Obj, group: Obj, age: str) -> Finding:
     """A group that waits for replacements."""
     holds = ", and its quota is held until then" if has_quota(group) else ""
     stays = f"was deleted {age} ago and stays until it is replaced or the group ends{holds}"
@@ -137,19 +137,19 @@ def _awaiting(snapshot: Snapshot, pod: Obj, group: Obj, age: str) -> Finding:
     return Finding(Severity.HINT, subject_of("Workload", group), problem, fix)
 
 
-def _kept(snapshot: Snapshot, kind: str, obj: Obj, problem: str) -> Finding:
+def _kept(snapshot: ClusterSnapshot, kind: str, obj: Obj, problem: str) -> Finding:
     """An object whose finalizer a running manager would remove."""
     follows = (*no_manager(snapshot), TERMINATING)
     return Finding(Severity.ERROR, subject_of(kind, obj), problem, _release(kind, obj), follows)
 
 
-def _is_stuck(snapshot: Snapshot, obj: Obj, grace: float = 0.0) -> bool:
+def _is_stuck(snapshot: ClusterSnapshot, obj: Obj, grace: float = 0.0) -> bool:
     meta = obj["metadata"]
     ours = any(name in OURS for name in meta.get("finalizers") or ())
     return ours and snapshot.age(meta.get("deletionTimestamp")) > PATIENCE + grace
 
 
-def users_of(snapshot: Snapshot, kind: str, name: str) -> Sequence[str]:
+def users_of(snapshot: ClusterSnapshot, kind: str, name: str) -> Sequence[str]:
     """The users that keep a deleted object, as kind and name.
 
     Args:
@@ -192,7 +192,7 @@ MISSING_FLAVOR, TOPOLOGY = "flavor-missing", "flavor-topology"
 
 
 @check("queue-inactive", "ClusterQueue", "ResourceFlavor", ADMISSION_CHECKS)
-def inactive(snapshot: Snapshot) -> Iterator[Finding]:
+def inactive(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """ClusterQueues that cannot admit anything, with all causes, except those that only a cycle of
     Cohorts cuts off.
     """
@@ -237,7 +237,7 @@ def inactive(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check(MISSING_FLAVOR, "ClusterQueue", "ResourceFlavor")
-def missing_flavors(snapshot: Snapshot) -> Iterator[Finding]:
+def missing_flavors(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """ResourceFlavors that ClusterQueues name and that do not exist."""
     users: dict[str, list[str]] = {}
     for name, queue in sorted(snapshot.world.cluster_queues.items()):
@@ -254,7 +254,7 @@ def missing_flavors(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check(TOPOLOGY, "ClusterQueue", "ResourceFlavor", before_migration=True)
-def topology(snapshot: Snapshot) -> Iterator[Finding]:
+def topology(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """ResourceFlavors that ClusterQueues name and that name a Topology."""
     users: dict[Problem, list[str]] = {}
     for name, queue in sorted(snapshot.world.cluster_queues.items()):
@@ -269,7 +269,7 @@ def topology(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("queue-status", "ClusterQueue", "ResourceFlavor", ADMISSION_CHECKS, COHORTS, momentary=True)
-def status(snapshot: Snapshot) -> Iterator[Finding]:
+def status(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """ClusterQueues whose status contradicts their objects."""
     for queue in snapshot.all("ClusterQueue"):
         name = queue["metadata"]["name"]
@@ -288,7 +288,7 @@ def status(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("local-queue", "ClusterQueue", "LocalQueue", LABELS)
-def local_queues(snapshot: Snapshot) -> Iterator[Finding]:
+def local_queues(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """LocalQueues from which nothing gets into a ClusterQueue."""
     world = snapshot.world
     for key, local_queue in sorted(world.local_queues.items()):
@@ -324,7 +324,7 @@ def local_queues(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(Severity.ERROR, subject, problem, fix)
 
 
-def _without_cluster_queue(snapshot: Snapshot, queue: kueue.LocalQueue, where: str) -> str:
+def _without_cluster_queue(snapshot: ClusterSnapshot, queue: kueue.LocalQueue, where: str) -> str:
     """What to do about a LocalQueue whose ClusterQueue does not exist."""
     world, wrong = snapshot.world, queue.spec.cluster_queue
     create = f"create ClusterQueue {wrong}"
@@ -341,7 +341,7 @@ def _without_cluster_queue(snapshot: Snapshot, queue: kueue.LocalQueue, where: s
 
 
 @check("queue-name", "LocalQueue", "Workload")
-def queue_names(snapshot: Snapshot) -> Iterator[Finding]:
+def queue_names(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Workloads that are in no LocalQueue, those that name the same one together."""
     world, lost = snapshot.world, dict[Problem, list[str]]()
     for key, workload in sorted(world.workloads.items()):

@@ -22,7 +22,7 @@ from kueuelib.api.phrases import some
 from kueuelib.api.quantity import Quantity, amount_of, format_amount
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import gone, look, no_manager
-from kueuelib.app.doctor.snapshot import COHORTS, Snapshot
+from kueuelib.app.doctor.snapshot import COHORTS, ClusterSnapshot
 from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, Place, World
 from kueuelib.scheduler.pending.workload_info import charge, holds_quota
 from kueuelib.scheduler.quota.amounts import FlavorResource, total_of
@@ -37,10 +37,10 @@ _MOST_NAMES = 5
 
 
 @attrs.frozen(slots=False)
-class _Capacity:
+class _FlavorCapacity:
     """Nodes and quota, flavor by flavor."""
 
-    snapshot: Snapshot
+    snapshot: ClusterSnapshot
 
     @cached_property
     def promised(self) -> Mapping[tuple[str, str], int]:
@@ -88,9 +88,9 @@ def _allocatable(nodes: tuple[Obj, ...]) -> dict[str, int]:
 
 
 @check("quota-promised", *QUOTA, NODE)
-def promised(snapshot: Snapshot) -> Iterator[Finding]:
+def promised(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Flavors whose quota is more than their nodes have: admitted pods stay Pending."""
-    capacity = _Capacity(snapshot)
+    capacity = _FlavorCapacity(snapshot)
     for name, flavor in sorted(capacity.offered.items()):
         nodes = capacity.nodes_of(flavor)
         there = _allocatable(nodes)
@@ -111,9 +111,9 @@ def promised(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("capacity-unused", *QUOTA, NODE)
-def unused(snapshot: Snapshot) -> Iterator[Finding]:
+def unused(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Nodes, and parts of nodes, for which there is no quota."""
-    capacity = _Capacity(snapshot)
+    capacity = _FlavorCapacity(snapshot)
     if not capacity.offered:
         return
     rules = snapshot.world.settings.resources
@@ -151,7 +151,7 @@ def unused(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("cohort-cycle", "ClusterQueue", "Cohort")
-def cycles(snapshot: Snapshot) -> Iterator[Finding]:
+def cycles(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Parents that form a cycle, and the ClusterQueues that are cut off by it."""
     world = snapshot.world
     for cycle in sorted({world.cycle_above(name) for name in world.cohorts} - {()}):
@@ -167,7 +167,7 @@ def cycles(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("cohort-absent", "ClusterQueue", "Cohort")
-def absent(snapshot: Snapshot) -> Iterator[Finding]:
+def absent(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Cohorts without an object where one would matter."""
     world = snapshot.world
     for name in sorted(set(world.all_cohorts()) - set(world.cohorts)):
@@ -196,7 +196,7 @@ def _some(names: Collection[str]) -> str:
 
 
 @check("policy-idle", "ClusterQueue", COHORTS)
-def idle(snapshot: Snapshot) -> Iterator[Finding]:
+def idle(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Policies that are set but cannot act in this cluster."""
     world = snapshot.world
     for name, queue in sorted(world.cluster_queues.items()):
@@ -263,7 +263,7 @@ def _owns(world: World, queue: ClusterQueue) -> bool:
 
 
 @check("assumption-orphaned", "ClusterQueue", "ResourceFlavor", "Workload", momentary=True)
-def orphaned(snapshot: Snapshot) -> Iterator[Finding]:
+def orphaned(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """ClusterQueues whose status counts Workloads and quota that do not exist."""
     for queue in snapshot.all("ClusterQueue"):
         name = queue["metadata"]["name"]
@@ -305,7 +305,7 @@ def _said(status: Obj) -> dict[tuple[str, str], int]:
 
 
 @check("quota-lost", "ClusterQueue", "LocalQueue", "Workload")
-def lost(snapshot: Snapshot) -> Iterator[Finding]:
+def lost(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Queues that do not exist although Workloads that name them hold quota."""
     world = snapshot.world
     by_queue: dict[str, list[ObjectKey]] = {}
@@ -348,7 +348,7 @@ def _amounts(workloads: Iterable[Workload]) -> str:
 
 
 @check("quota-exceeded", "ClusterQueue", "Workload", COHORTS, momentary=True)
-def exceeded(snapshot: Snapshot) -> Iterator[Finding]:
+def exceeded(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """ClusterQueues and Cohorts whose Workloads hold more than they may, for example because quota
     was reduced.
     """
@@ -379,7 +379,7 @@ def exceeded(snapshot: Snapshot) -> Iterator[Finding]:
             yield _finding(snapshot, Subject(COHORT, name), over, queues, fix)
 
 
-def _over(snapshot: Snapshot, name: str) -> Iterator[tuple[FlavorResource, str]]:
+def _over(snapshot: ClusterSnapshot, name: str) -> Iterator[tuple[FlavorResource, str]]:
     """What a ClusterQueue holds although it may not, with the reason."""
     state = snapshot.engine.cache.state(name)
     if state is None:
@@ -396,7 +396,7 @@ def _over(snapshot: Snapshot, name: str) -> Iterator[tuple[FlavorResource, str]]
 
 
 def _finding(
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
     subject: Subject,
     over: Mapping[FlavorResource, str],
     queues: list[str],

@@ -11,13 +11,13 @@ from kueuelib.api.meta import Obj
 from kueuelib.api.phrases import duration
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, MISSING_PERMISSION, REFUSED
-from kueuelib.app.doctor.snapshot import Snapshot
+from kueuelib.app.doctor.snapshot import ClusterSnapshot
 from kueuelib.app.refused_writes import problem_of
 from kueuelib.app.refusers import remedy
 
 
 @check(REFUSED, EVENTS.kind, "Workload")
-def refused(snapshot: Snapshot) -> Iterator[Finding]:
+def refused(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """The manager's Lease, if a dry run of a renewal is refused; Jobs and Workloads for which
     something is not written, as Events of the last minutes say.
     """
@@ -34,7 +34,7 @@ def refused(snapshot: Snapshot) -> Iterator[Finding]:
                 yield _finding(snapshot, event)
 
 
-def _of_lease(snapshot: Snapshot) -> Iterator[Finding]:
+def _of_lease(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """What keeps every manager from leading."""
     key = snapshot.configuration.lease
     subject = Subject(LEASES.kind, key.name, key.namespace)
@@ -47,7 +47,7 @@ def _of_lease(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(Severity.ERROR, subject, problem, fix)
 
 
-def _finding(snapshot: Snapshot, event: Obj) -> Finding:
+def _finding(snapshot: ClusterSnapshot, event: Obj) -> Finding:
     about, message = event["involvedObject"], event["message"]
     namespace = about.get("namespace") or ""
     subject = Subject(about["kind"], about["name"], namespace)

@@ -11,11 +11,11 @@ from kueuelib.api.names import FINISHED, QUOTA_RESERVED, REASON_FAILED_TO_START,
 from kueuelib.api.phrases import counted, duration
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, REFUSED, look, no_manager
-from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, FACTS, LABELS, Snapshot
+from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, FACTS, LABELS, ClusterSnapshot
 from kueuelib.app.explaining.gather import NEEDED
 from kueuelib.scheduler.explain.answer import Awaited, awaited_checks
 from kueuelib.scheduler.explain.own_changes import job_of
-from kueuelib.scheduler.explain.trial import Verdict
+from kueuelib.scheduler.explain.trial import TrialResult
 from kueuelib.scheduler.object_reasons import FeaturesMissing
 from kueuelib.scheduler.pending.workload_info import asked_by, holds_quota, is_finished
 from kueuelib.scheduler.reasons import (
@@ -35,7 +35,7 @@ PATIENCE = 300.0
 
 
 @check("check-pending", "Workload", ADMISSION_CHECKS)
-def pending(snapshot: Snapshot) -> Iterator[Finding]:
+def pending(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Checks for which Workloads with quota have waited for more than five minutes."""
     by_check: dict[str, list[tuple[float, ObjectKey, Awaited]]] = {}
     for key, workload in snapshot.world.workloads.items():
@@ -59,7 +59,7 @@ def pending(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("quota-unowned", "Workload")
-def unowned(snapshot: Snapshot) -> Iterator[Finding]:
+def unowned(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Workloads without owner that have held quota for more than five minutes."""
     for workload in snapshot.all("Workload"):
         meta = workload["metadata"]
@@ -80,7 +80,7 @@ def unowned(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("object-unreadable", *(one.kind for one in NEEDED), before_migration=True)
-def unreadable(snapshot: Snapshot) -> Iterator[Finding]:
+def unreadable(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Objects that break rules which were not enforced when they were stored."""
     for kind, key, why in snapshot.cluster.unreadable:
         where = f"-n {key.namespace} " if key.namespace else ""
@@ -97,10 +97,10 @@ _NOT_RUN: Final = (REASON_FAILED_TO_START, REASON_OUT_OF_SYNC)
 
 
 @check("fits-but-waits", FACTS, LABELS, momentary=True)
-def fits(snapshot: Snapshot) -> Iterator[Finding]:
+def fits(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Workloads that would get quota in the cycles that are due now."""
     for key, outcome in sorted(snapshot.outcomes.items()):
-        if outcome.verdict is Verdict.ADMITTED:
+        if outcome.verdict is TrialResult.ADMITTED:
             problem = "nothing stands in its way, and no manager admits it"
             follows = (*no_manager(snapshot), ANOTHER_WEBHOOK)
             raw = snapshot.find("Workload", key.name, key.namespace)
@@ -110,11 +110,11 @@ def fits(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("never-fits", FACTS, LABELS)
-def never_fits(snapshot: Snapshot) -> Iterator[Finding]:
+def never_fits(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Workloads for which no flavor matches, or that ask for more than there ever is."""
     for key, outcome in sorted(snapshot.outcomes.items()):
         reason = outcome.reason
-        if outcome.verdict is not Verdict.WAITS or reason is None:
+        if outcome.verdict is not TrialResult.WAITS or reason is None:
             continue
         if isinstance(reason, FeaturesMissing):
             continue  # feature-missing says so
@@ -125,7 +125,7 @@ def never_fits(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("feature-missing", "Workload", before_migration=True)
-def missing(snapshot: Snapshot) -> Iterator[Finding]:
+def missing(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Features that this version does not have, each with the Workloads that ask for it."""
     world = snapshot.cluster.world
     waiting: dict[str, list[tuple[ObjectKey, str]]] = {}
@@ -152,7 +152,7 @@ def _asking(
 
 
 @check("never-ran", "Workload")
-def never_ran(snapshot: Snapshot) -> Iterator[Finding]:
+def never_ran(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Workloads that ended before their job started; the job stays suspended."""
     for key, workload in sorted(snapshot.cluster.world.workloads.items()):
         end = find(workload.status.conditions, FINISHED)

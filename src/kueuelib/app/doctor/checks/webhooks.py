@@ -36,14 +36,14 @@ from kueuelib.app.doctor.manager import (
     outside,
     start,
 )
-from kueuelib.app.doctor.snapshot import CALLS, Snapshot
+from kueuelib.app.doctor.snapshot import CALLS, ClusterSnapshot
 from kueuelib.controllers.manifests import api_service_names
 from kueuelib.controllers.webhooks import queueing_entries
 from kueuelib.runtime.authority import (
     DAY,
     Certificates,
-    Judgement,
-    Names,
+    CertificateVerdict,
+    ServerNames,
     host_names,
     judge,
     service_names,
@@ -56,7 +56,7 @@ _KIND = API_SERVICES.kind
 
 
 @check("visibility-missing", _KIND)
-def unregistered(snapshot: Snapshot) -> Iterator[Finding]:
+def unregistered(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """APIServices that do not exist although the configuration asks for the visibility API."""
     if snapshot.configuration.visibility_server is None:
         return
@@ -67,7 +67,7 @@ def unregistered(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check("visibility-unavailable", _KIND, momentary=True)
-def unavailable(snapshot: Snapshot) -> Iterator[Finding]:
+def unavailable(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """APIServices from whose server the API server gets no answer."""
     for name in api_service_names():
         service = snapshot.find(_KIND, name)
@@ -89,7 +89,7 @@ def _why(service: Obj) -> str:
     return ": ".join(filter(None, (condition.get("reason"), condition.get("message"))))
 
 
-def _visibility_fix(snapshot: Snapshot) -> tuple[str, tuple[str, ...]]:
+def _visibility_fix(snapshot: ClusterSnapshot) -> tuple[str, tuple[str, ...]]:
     """The command, and the checks whose errors explain it."""
     if snapshot.configuration.visibility_server is not None:
         return look(snapshot), no_manager(snapshot)
@@ -106,7 +106,7 @@ SOON = 30 * DAY
 
 
 @check("webhook-missing", MUTATING, VALIDATING, momentary=True)
-def missing(snapshot: Snapshot) -> Iterator[Finding]:
+def missing(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Webhooks that are not registered, so that nothing is defaulted or refused."""
     for kind, name in CONFIGURATIONS:
         subject = Subject(kind, name)
@@ -128,7 +128,7 @@ def missing(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check(MISDIRECTED, MUTATING, VALIDATING, CRDS.kind, SERVICES.kind)
-def misdirected(snapshot: Snapshot) -> Iterator[Finding]:
+def misdirected(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Webhooks that lead to a Service that does not exist."""
     for subject, config in client_configs(snapshot):
         service = config.get("service")
@@ -139,7 +139,7 @@ def misdirected(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check(AUTHORITY, MUTATING, VALIDATING, CRDS.kind, momentary=True)
-def authority(snapshot: Snapshot) -> Iterator[Finding]:
+def authority(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Authorities in our webhooks' configurations that are wrong or cannot be read."""
     secret = _certificates(snapshot)
     ours = None if secret is None else secret.ca_cert
@@ -150,7 +150,7 @@ def authority(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check(CERTIFICATE, SECRETS.kind, MUTATING, momentary=True)
-def certificate(snapshot: Snapshot) -> Iterator[Finding]:
+def certificate(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """The certificate of the webhook server: its chain, its end and its names."""
     if not snapshot.configuration.internal_cert_management.enable:
         return  # it is in files of the manager's machine
@@ -176,7 +176,7 @@ def certificate(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 @check(UNREACHABLE, CALLS, momentary=True)
-def unreachable(snapshot: Snapshot) -> Iterator[Finding]:
+def unreachable(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Webhooks of ours that the API server cannot reach."""
     if changes_hands(snapshot):
         return
@@ -196,18 +196,18 @@ def unreachable(snapshot: Snapshot) -> Iterator[Finding]:
             yield Finding(Severity.ERROR, subject, problem, _serve(snapshot), follows)
 
 
-def _is_absent(snapshot: Snapshot, service: Obj) -> bool:
+def _is_absent(snapshot: ClusterSnapshot, service: Obj) -> bool:
     """Whether a Service to which a webhook leads does not exist, as far as they were read."""
     there = snapshot.find(SERVICES.kind, service["name"], service["namespace"])
     return there is None and not snapshot.why_unseen(SERVICES.kind)
 
 
-def _fix(snapshot: Snapshot) -> str:
+def _fix(snapshot: ClusterSnapshot) -> str:
     """A manager makes certificates, and writes their authority wherever it is trusted."""
     return look(snapshot) if leads(snapshot) else start(snapshot)
 
 
-def _serve(snapshot: Snapshot) -> str:
+def _serve(snapshot: ClusterSnapshot) -> str:
     """What makes the webhooks be served where the API server looks for them."""
     if outside(snapshot):
         elsewhere = install(snapshot, "https://HOST:PORT")
@@ -215,7 +215,7 @@ def _serve(snapshot: Snapshot) -> str:
     return start(snapshot)
 
 
-def _certificates(snapshot: Snapshot) -> Certificates | None:
+def _certificates(snapshot: ClusterSnapshot) -> Certificates | None:
     """The manager's certificates; None if it keeps none."""
     if not snapshot.configuration.internal_cert_management.enable:
         return None
@@ -239,7 +239,7 @@ def _of_bundle(bundle: str, ours: bytes | None, now: float) -> tuple[str, Severi
     return _end("the authority in caBundle", max(ends, default=0.0), now)
 
 
-def _of_server(snapshot: Snapshot, judgement: Judgement) -> tuple[str, Severity]:
+def _of_server(snapshot: ClusterSnapshot, judgement: CertificateVerdict) -> tuple[str, Severity]:
     if judgement.problem:
         return f"its certificate is not accepted: {judgement.problem}", Severity.ERROR
     wanted = _names(snapshot)
@@ -261,14 +261,14 @@ def _end(what: str, at: float, now: float) -> tuple[str, Severity]:
     return "", Severity.HINT
 
 
-def _names(snapshot: Snapshot) -> Names:
+def _names(snapshot: ClusterSnapshot) -> ServerNames:
     """The host names that the API server uses for the webhooks."""
-    names = Names()
+    names = ServerNames()
     for _, config in client_configs(snapshot):
         service = config.get("service")
         if service and not _is_absent(snapshot, service):
             name = service_names(service["name"], service["namespace"])
-            names |= Names({host for host in name.hosts if host.endswith(".svc")})
+            names |= ServerNames({host for host in name.hosts if host.endswith(".svc")})
         elif config.get("url"):
             host = urlsplit(config["url"]).hostname
             names |= host_names([host] if host else [])

@@ -83,7 +83,7 @@ class Past:
 NOTHING = Past()
 
 
-class History:
+class PreemptionHistory:
     """Records preemptions, and forgets them after a while.
 
     Args:

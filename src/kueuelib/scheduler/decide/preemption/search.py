@@ -26,7 +26,7 @@ from kueuelib.scheduler.policy import PolicyError
 from kueuelib.scheduler.quota.amounts import (
     Amounts,
     FlavorResource,
-    Step,
+    QuotaStep,
     add,
     add_along,
     available_along,
@@ -74,7 +74,7 @@ class Room:
             held = {pair: Usage(snapshot.held.used[pair]) for pair in contested}
             self._columns.append(held)
         self._contested = [(pair, held[pair]) for pair in contested]
-        self._ways: dict[str, list[list[tuple[Step, Usage]]]] = {}
+        self._ways: dict[str, list[list[tuple[QuotaStep, Usage]]]] = {}
 
     @property
     def enough(self) -> bool:
@@ -101,7 +101,7 @@ class Room:
                 return False
         return True
 
-    def _way(self, queue: FrozenQueue, cohort: QuotaNode) -> list[list[tuple[Step, Usage]]]:
+    def _way(self, queue: FrozenQueue, cohort: QuotaNode) -> list[list[tuple[QuotaStep, Usage]]]:
         """The nodes from a ClusterQueue up to those below a cohort, each with every pair."""
         way = self._ways.get(queue.spec.name)
         if way is None:
@@ -140,7 +140,7 @@ class _Need:
         borrow: whether it may end above its nominal quota.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[QuotaStep, ...]
     used: Usage
     amount: int
     borrow: bool

@@ -105,7 +105,7 @@ class SearchResult:
 
 
 @value
-class Preemption:
+class PendingPreemption:
     """A workload that waits for others to leave.
 
     Attributes:

@@ -16,14 +16,14 @@ from kueuelib.testing.storm.inside.walk import ALLOWED, gone_of, leaks
 from kueuelib.testing.storm.laws.law import REST, Law, Violation
 
 from .knowledge import Believes, caches_are_fresh, engine_is_right, nothing_is_assumed
-from .walk import Part, parts_in
+from .walk import ReachableObject, parts_in
 
 __all__ = ["ALLOWED", "INSIDE_LAWS", "Believes", "judge"]
 
 REPAIRS: Final = ("kueuelib_orphaned_assumptions_total", "kueuelib_orphaned_evictions_total")
 """Counters of the auditor: each increment is a fault that it has repaired."""
 Objects = Callable[[str], list[Obj]]
-Check = Callable[[Sequence[Part], Objects], Iterator[tuple[str, str]]]
+Check = Callable[[Sequence[ReachableObject], Objects], Iterator[tuple[str, str]]]
 _CHECKS: Final[Mapping[str, Check]] = {
     "caches-equal-a-fresh-list": caches_are_fresh,
     "engine-equals-objects": engine_is_right,

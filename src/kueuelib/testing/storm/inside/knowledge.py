@@ -16,11 +16,11 @@ from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.pending.queue import PendingQueue
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.testing.storm.history import Obj
-from kueuelib.testing.storm.inside.walk import Part, parts_in
+from kueuelib.testing.storm.inside.walk import ReachableObject, parts_in
 from kueuelib.testing.storm.laws.ledger import (
     ZERO,
-    Ledger,
     Pair,
+    QuotaLedger,
     Usage,
     cohort_of_raw,
     quantity,
@@ -54,7 +54,7 @@ _CYCLE: Final = {True: "its parents form a cycle", False: "its parents end"}
 
 
 def trees_are_right(
-    parts: Sequence[Part], objects: Callable[[str], list[Obj]]
+    parts: Sequence[ReachableObject], objects: Callable[[str], list[Obj]]
 ) -> Iterator[tuple[str, str]]:
     """Cycles, quota, scopes and available amounts in the engine match the objects."""
     engines = [part.what for part in parts if isinstance(part.what, Engine)]
@@ -62,7 +62,7 @@ def trees_are_right(
     queues = {name(raw): queue_of_raw(raw) for raw in objects(CLUSTER_QUEUES)}
     if not engines or not queues:
         return
-    ledger = Ledger(
+    ledger = QuotaLedger(
         queues,
         usage_by_queue(objects(WORKLOADS)),
         {name(raw): cohort_of_raw(raw) for raw in objects(COHORTS)},
@@ -79,7 +79,7 @@ def trees_are_right(
                 yield f"{CLUSTER_QUEUES} {pending.name}", text
 
 
-def _of_cohort(engine: Engine, ledger: Ledger, name: str) -> Iterator[str]:
+def _of_cohort(engine: Engine, ledger: QuotaLedger, name: str) -> Iterator[str]:
     node, shown = ledger.cohorts[name], engine.cohort_status(name)
     if shown is None:
         yield "the engine does not know it"
@@ -95,7 +95,7 @@ def _of_cohort(engine: Engine, ledger: Ledger, name: str) -> Iterator[str]:
             yield f"its quota of {pair} is {float(quota):g} in the engine, not {float(right):g}"
 
 
-def _of_queue(engine: Engine, ledger: Ledger, name: str) -> Iterator[str]:
+def _of_queue(engine: Engine, ledger: QuotaLedger, name: str) -> Iterator[str]:
     node = ledger.queues[name]
     if ledger.endless(node) or engine.cluster_queue_status(name) is None:
         return  # another law reports unknown queues
@@ -106,7 +106,7 @@ def _of_queue(engine: Engine, ledger: Ledger, name: str) -> Iterator[str]:
             yield f"it can take {float(left):g} of {pair} in the engine, not {float(right):g}"
 
 
-def _of_pending(engine: Engine, ledger: Ledger, pending: PendingQueue) -> Iterator[str]:
+def _of_pending(engine: Engine, ledger: QuotaLedger, pending: PendingQueue) -> Iterator[str]:
     """A queue has the scope of its whole tree, and offers heads while its ClusterQueue is
     active.
     """
@@ -160,7 +160,7 @@ class Believes:
         return holder is not None and holder.uid == uid
 
 
-def caches_are_fresh(parts: Sequence[Part], objects: Objects) -> Iterator[Finding]:
+def caches_are_fresh(parts: Sequence[ReachableObject], objects: Objects) -> Iterator[Finding]:
     """The local copy of each kind equals a fresh list."""
     for informer in _of(parts, Informer):
         resource = informer.resource
@@ -175,7 +175,7 @@ def caches_are_fresh(parts: Sequence[Part], objects: Objects) -> Iterator[Findin
                 yield f"{title} {key}", text
 
 
-def nothing_is_assumed(parts: Sequence[Part], _objects: Objects) -> Iterator[Finding]:
+def nothing_is_assumed(parts: Sequence[ReachableObject], _objects: Objects) -> Iterator[Finding]:
     """At rest nothing is assumed, nothing counts as leaving, and no order waits."""
     for engine in _of(parts, Engine):
         for holder in engine.cache.assumed:
@@ -187,7 +187,7 @@ def nothing_is_assumed(parts: Sequence[Part], _objects: Objects) -> Iterator[Fin
             yield f"{WORKLOADS} {key}", "an order for it waits"
 
 
-def engine_is_right(parts: Sequence[Part], objects: Objects) -> Iterator[Finding]:
+def engine_is_right(parts: Sequence[ReachableObject], objects: Objects) -> Iterator[Finding]:
     """Usage in the engine equals the sum over the stored objects."""
     engines = _of(parts, Engine)
     if not engines:
@@ -232,5 +232,5 @@ def _version(obj: Any) -> tuple[str, str] | None:
     return None if meta is None else (meta["uid"], meta["resourceVersion"])
 
 
-def _of(parts: Sequence[Part], cls: type[Any]) -> list[Any]:
+def _of(parts: Sequence[ReachableObject], cls: type[Any]) -> list[Any]:
     return [part.what for part in parts if isinstance(part.what, cls)]

@@ -17,8 +17,8 @@ from kueuelib.testing.storm.history import Commit, Obj
 
 __all__ = [
     "ALLOWED",
-    "Gone",
-    "Part",
+    "Disposed",
+    "ReachableObject",
     "gone_of",
     "leaks",
     "names_in",
@@ -33,7 +33,7 @@ _PLAIN: Final = frozenset({str, bytes, bytearray, int, float, bool, type(None), 
 
 
 @attrs.define(eq=False)
-class Part:
+class ReachableObject:
     """One reachable object.
 
     Attributes:
@@ -48,7 +48,7 @@ class Part:
     path: str
 
 
-def parts_in(root: object) -> Iterator[Part]:
+def parts_in(root: object) -> Iterator[ReachableObject]:
     """Yield every object of the product and every container reachable from an object, once.
 
     The search follows attributes, containers, bound methods, closures and partial calls. Objects of
@@ -58,7 +58,7 @@ def parts_in(root: object) -> Iterator[Part]:
         root: The root object of a process; may be an object of the storm.
     """
     seen: set[int] = set()
-    waiting = deque([Part(root, "", "")])
+    waiting = deque([ReachableObject(root, "", "")])
     while waiting:
         part = waiting.popleft()
         if id(part.what) in seen:
@@ -82,28 +82,30 @@ def names_in(value: object) -> Iterator[object]:
             yield from names_in(getattr(value, field.name))
 
 
-def _held(holder: Part) -> Iterator[Part]:
+def _held(holder: ReachableObject) -> Iterator[ReachableObject]:
     what, place, path = holder.what, holder.place, holder.path
     if isinstance(what, Mapping):
         if "metadata" in what and "apiVersion" in what:
             return  # a raw object of the API
         for key, value in list(what.items()):
-            yield Part(key, place, path)
-            yield Part(value, place, path)
+            yield ReachableObject(key, place, path)
+            yield ReachableObject(value, place, path)
     elif isinstance(what, (Sequence, AbstractSet, deque)):
         for value in list(what):
-            yield Part(value, place, path)
+            yield ReachableObject(value, place, path)
     elif isinstance(what, types.MethodType):
-        yield Part(what.__self__, place, path)
-        yield Part(what.__func__, place, path)
+        yield ReachableObject(what.__self__, place, path)
+        yield ReachableObject(what.__func__, place, path)
     elif isinstance(what, functools.partial):
-        yield from (Part(part, place, path) for part in (what.func, what.args, what.keywords))
+        yield from (
+            ReachableObject(part, place, path) for part in (what.func, what.args, what.keywords)
+        )
     elif isinstance(what, types.FunctionType):
-        yield from (Part(value, place, path) for value in _closed_over(what))
+        yield from (ReachableObject(value, place, path) for value in _closed_over(what))
     elif not place or _is_product(type(what)):
         name = type(what).__name__
         for attribute, value in _attributes(what):
-            yield Part(value, f"{name}.{attribute}", f"{path}.{attribute}".lstrip("."))
+            yield ReachableObject(value, f"{name}.{attribute}", f"{path}.{attribute}".lstrip("."))
 
 
 def _is_product(cls: type) -> bool:
@@ -143,7 +145,7 @@ _PAST: Final = frozenset({"events", "events.events.k8s.io"})
 
 
 @attrs.frozen
-class Gone:
+class Disposed:
     """What existed once and no longer does.
 
     Attributes:
@@ -166,7 +168,7 @@ class Gone:
         return name in self.uids or name in self.names
 
 
-def gone_of(history: Sequence[Commit]) -> Gone:
+def gone_of(history: Sequence[Commit]) -> Disposed:
     """Compute what is gone from all commits of a world."""
     present: dict[tuple[str, str, str], Obj] = {}
     uids: set[str] = set()
@@ -186,7 +188,7 @@ def gone_of(history: Sequence[Commit]) -> Gone:
     uids -= {str(obj["metadata"]["uid"]) for obj in present.values()}
     explaining = [obj for key, obj in present.items() if key[0] not in _PAST]
     mentioned = _mentioned(explaining, {*uids, *names, *(key.name for key in gone)})
-    return Gone(
+    return Disposed(
         uids - mentioned, {key for key in gone if key.name not in mentioned}, names - mentioned
     )
 
@@ -204,7 +206,7 @@ def _told(meta: Obj) -> Obj:
     return {key: value for key, value in meta.items() if key != "managedFields"}
 
 
-def leaks(parts: Sequence[Part], gone: Gone) -> Iterator[tuple[str, str]]:
+def leaks(parts: Sequence[ReachableObject], gone: Disposed) -> Iterator[tuple[str, str]]:
     """Yield the place and the text of each container that keeps a key of a gone object.
 
     Args:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from kueuelib.testing.storm.history import Commit, Obj
 from kueuelib.testing.storm.laws.conduct import CONDUCT, Conduct
 from kueuelib.testing.storm.laws.law import Law, Tolerance, Violation
-from kueuelib.testing.storm.laws.memory import Memory
-from kueuelib.testing.storm.laws.rest import REST_LAWS, Rest
+from kueuelib.testing.storm.laws.memory import CommitFold
+from kueuelib.testing.storm.laws.rest import REST_LAWS, StateAtRest
 from kueuelib.testing.storm.laws.safety import SAFETY, SafetyLaw
 from kueuelib.testing.storm.laws.sometimes import SITUATIONS, never, situations
 
@@ -38,7 +38,7 @@ class Laws:
     """
 
     def __init__(self, tolerance: Tolerance | None = None) -> None:
-        self.memory = Memory(tolerance or Tolerance())
+        self.memory = CommitFold(tolerance or Tolerance())
         self.sometimes: Counter[str] = Counter()
         self._by_resource: Mapping[str, list[SafetyLaw]] = _by_resource()
 
@@ -66,7 +66,7 @@ class Laws:
             objects: returns all stored objects of a resource, for example of `jobs.batch`.
             now: virtual seconds since the epoch.
         """
-        rest = Rest(objects, now)
+        rest = StateAtRest(objects, now)
         return [
             Violation(one.law.name, now, subject, text)
             for one in REST_LAWS

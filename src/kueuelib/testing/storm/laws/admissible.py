@@ -16,9 +16,9 @@ from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.laws.ledger import (
     ZERO,
     Amounts,
-    Ledger,
-    Node,
+    NodeQuota,
     Pair,
+    QuotaLedger,
     Usage,
     add,
     is_simple,
@@ -41,7 +41,7 @@ from kueuelib.testing.storm.laws.reading import (
     spec,
     status,
 )
-from kueuelib.testing.storm.laws.still import Finding, Rest, title
+from kueuelib.testing.storm.laws.still import Finding, StateAtRest, title
 
 Need = list[Amounts]
 """The total request of each pod set."""
@@ -50,7 +50,7 @@ Room = Callable[[Pair], Fraction]
 """How much of a pair is certainly available."""
 
 
-def admissible_runs(rest: Rest) -> Iterator[Finding]:
+def admissible_runs(rest: StateAtRest) -> Iterator[Finding]:
     """No Workload waits whose request certainly fits, with or without preemption."""
     for workload in rest.pending():
         raw = rest.queue(workload)
@@ -73,7 +73,7 @@ def admissible_runs(rest: Rest) -> Iterator[Finding]:
 # ---- which Workloads are checked
 
 
-def _eligible(rest: Rest, workload: Obj, raw: Obj) -> bool:
+def _eligible(rest: StateAtRest, workload: Obj, raw: Obj) -> bool:
     """Whether only quota can prevent the admission of a Workload."""
     local = rest.local_queue(workload)
     state = status(workload)
@@ -91,7 +91,7 @@ def _eligible(rest: Rest, workload: Obj, raw: Obj) -> bool:
     )
 
 
-def _is_head(rest: Rest, workload: Obj, raw: Obj) -> bool:
+def _is_head(rest: StateAtRest, workload: Obj, raw: Obj) -> bool:
     """Whether a Workload is certainly tried: always with best effort, otherwise if it is the
     head.
     """
@@ -127,7 +127,7 @@ def _times(workload: Obj) -> tuple[float, float]:
 # ---- what it needs
 
 
-def _need(workload: Obj, queue: Node) -> Need | None:
+def _need(workload: Obj, queue: NodeQuota) -> Need | None:
     """The requests of its pod sets; None if these or the choice of flavors are not certain."""
     done = reclaimed(workload)
     needs: Need = []
@@ -149,7 +149,7 @@ def _need(workload: Obj, queue: Node) -> Need | None:
     return needs
 
 
-def _groups(queue: Node) -> list[tuple[list[str], list[str]]]:
+def _groups(queue: NodeQuota) -> list[tuple[list[str], list[str]]]:
     """Resources and flavors of each resource group; a resource is in only one group."""
     flavors: dict[str, list[str]] = {}
     for flavor, resource in queue.quotas:
@@ -160,7 +160,7 @@ def _groups(queue: Node) -> list[tuple[list[str], list[str]]]:
     return [(resources, list(names)) for names, resources in by_flavors.items()]
 
 
-def _fits(need: Need, queue: Node, room: Room) -> bool:
+def _fits(need: Need, queue: NodeQuota, room: Room) -> bool:
     """Whether every pod set finds a flavor."""
     taken: Usage = {}
     for asked in need:
@@ -185,7 +185,7 @@ def _no_room(_pair: Pair) -> Fraction:
     return Fraction(-1)
 
 
-def _free_room(rest: Rest, queue: Node) -> Room:
+def _free_room(rest: StateAtRest, queue: NodeQuota) -> Room:
     """The free quota, less what the heads of other queues of the tree may withhold."""
     ledger = rest.ledger
     if _alone(rest, queue):
@@ -195,7 +195,7 @@ def _free_room(rest: Rest, queue: Node) -> Room:
     return _no_room
 
 
-def _room_by_preemption(rest: Rest, workload: Obj, raw: Obj) -> Room:
+def _room_by_preemption(rest: StateAtRest, workload: Obj, raw: Obj) -> Room:
     """The free quota once all certain victims have left.
 
     Own Workloads of lower priority leave. With `reclaimWithinCohort: Any`, no other queue in the
@@ -228,14 +228,14 @@ def _room_by_preemption(rest: Rest, workload: Obj, raw: Obj) -> Room:
     return _no_room
 
 
-def _alone(rest: Rest, queue: Node) -> bool:
+def _alone(rest: StateAtRest, queue: NodeQuota) -> bool:
     """Whether no Workload in another queue of the tree can withhold quota."""
     members = {one.name for one in rest.ledger.members(queue)} - {queue.name}
     waiting = [rest.queue(other) for other in rest.pending()]
     return not any(other is not None and name(other) in members for other in waiting)
 
 
-def _nobody_borrows(ledger: Ledger, queue: Node) -> bool:
+def _nobody_borrows(ledger: QuotaLedger, queue: NodeQuota) -> bool:
     """Whether every other queue of the tree stays within its nominal quota."""
     return all(
         used <= one.quota(pair).nominal

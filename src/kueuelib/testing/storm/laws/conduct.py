@@ -44,7 +44,7 @@ Key = tuple[str, str, str]
 """Resource, namespace and name."""
 
 
-class Running:
+class UninterruptedRuns:
     """The Jobs that run without a pause, and the Workloads that hold quota for them."""
 
     def __init__(self) -> None:
@@ -237,7 +237,7 @@ CONDUCT = (
 """Resource, namespace and name."""
 
 
-class Call(Protocol):
+class RequestFacts(Protocol):
     """The parts of a request that these laws read."""
 
     @property
@@ -343,7 +343,7 @@ class Conduct:
         self._start = start
         self._accuse = accuse
         self._processes: dict[str, ProcessConduct] = {}
-        self._running = Running()
+        self._running = UninterruptedRuns()
         self._charged = Charged(mind)
         self._written = 0
         self._stored = 0
@@ -373,7 +373,7 @@ class Conduct:
         process.known = {key: (version, now) for key, (version, _) in process.known.items()}
         process.told.clear()
 
-    def sent(self, call: Call, now: float) -> None:
+    def sent(self, call: RequestFacts, now: float) -> None:
         """A call is sent."""
         if call.peer != SERVER or not is_manager(call.owner):
             return
@@ -392,7 +392,7 @@ class Conduct:
         for law, text in broken:
             self._accuse(Violation(law.name, now, call.title, f"{call.owner} {text}"))
 
-    def answered(self, call: Call, status: int, body: bytes, now: float) -> None:
+    def answered(self, call: RequestFacts, status: int, body: bytes, now: float) -> None:
         """The whole answer to a call has arrived."""
         if call.peer != SERVER or not is_manager(call.owner):
             return
@@ -424,7 +424,9 @@ class Conduct:
             if version > before[0]:
                 process.known[key] = (version, now)
 
-    def _judge(self, process: ProcessConduct, call: Call, now: float) -> Iterator[tuple[Law, str]]:
+    def _judge(
+        self, process: ProcessConduct, call: RequestFacts, now: float
+    ) -> Iterator[tuple[Law, str]]:
         if call.verb != "watch":
             yield from self._count(process, call, now)
         if call.verb not in WRITES or call.resource not in LED:
@@ -452,7 +454,9 @@ class Conduct:
             yield CONDITIONAL, "names no version in a change that must not overwrite another one"
         yield from self._keep(process, call, now)
 
-    def _keep(self, process: ProcessConduct, call: Call, now: float) -> Iterator[tuple[Law, str]]:
+    def _keep(
+        self, process: ProcessConduct, call: RequestFacts, now: float
+    ) -> Iterator[tuple[Law, str]]:
         """Whether all states of a Job since a version were running, and the process knows one of
         them.
 
@@ -469,7 +473,9 @@ class Conduct:
         if revision < _version(_parsed(call.body)) or now - at > self._tolerance.patience:
             yield KEPT, f"released it, but has known for {now - at:g} s that its Job runs"
 
-    def _count(self, process: ProcessConduct, call: Call, now: float) -> Iterator[tuple[Law, str]]:
+    def _count(
+        self, process: ProcessConduct, call: RequestFacts, now: float
+    ) -> Iterator[tuple[Law, str]]:
         name = call.name
         if call.verb == "create":
             name = str((_parsed(call.body).get("metadata") or {}).get("name") or "")
@@ -485,11 +491,11 @@ class Conduct:
         return self._processes.setdefault(owner, ProcessConduct(self._start))
 
 
-def _key(call: Call) -> Key:
+def _key(call: RequestFacts) -> Key:
     return call.resource, call.namespace, call.name
 
 
-def _must_name_a_version(call: Call) -> bool:
+def _must_name_a_version(call: RequestFacts) -> bool:
     """Whether a call changes fields that others may change, too; a JSON patch has its tests."""
     if call.verb not in ("patch", "update", "apply") or call.body[:1] != b"{":
         return False
@@ -521,6 +527,6 @@ def _changes_hands(commit: Commit) -> bool:
     return bool(after) and after != before
 
 
-def _holder(call: Call) -> str:
+def _holder(call: RequestFacts) -> str:
     """The holder that the Lease in a call names."""
     return str((_parsed(call.body).get("spec") or {}).get("holderIdentity") or "")

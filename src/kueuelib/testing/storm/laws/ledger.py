@@ -126,7 +126,7 @@ NOTHING = Quota(ZERO, None, None)
 
 
 @attrs.frozen
-class Node:
+class NodeQuota:
     """The quota of a ClusterQueue or a Cohort.
 
     Attributes:
@@ -148,17 +148,17 @@ class Node:
         return self.quotas.get(pair, NOTHING)
 
 
-def queue_of_raw(raw: Obj) -> Node:
+def queue_of_raw(raw: Obj) -> NodeQuota:
     """Reads a ClusterQueue."""
     return _node(raw, str(spec(raw).get("cohortName") or ""), inner=False)
 
 
-def cohort_of_raw(raw: Obj) -> Node:
+def cohort_of_raw(raw: Obj) -> NodeQuota:
     """Reads a Cohort."""
     return _node(raw, str(spec(raw).get("parentName") or ""), inner=True)
 
 
-def _node(raw: Obj, parent: str, *, inner: bool) -> Node:
+def _node(raw: Obj, parent: str, *, inner: bool) -> NodeQuota:
     quotas: dict[Pair, Quota] = {}
     for group in spec(raw).get("resourceGroups") or ():
         for flavor in group.get("flavors") or ():
@@ -168,7 +168,7 @@ def _node(raw: Obj, parent: str, *, inner: bool) -> Node:
                 nominal = quantity(resource.get("nominalQuota", 0))
                 quotas[flavor["name"], resource["name"]] = Quota(nominal, borrowing, lending)
     weight = (spec(raw).get("fairSharing") or {}).get("weight")
-    return Node(
+    return NodeQuota(
         name(raw), parent, quotas, Fraction(1 if weight is None else quantity(weight)), inner
     )
 
@@ -186,7 +186,7 @@ def usage_by_queue(workloads: Iterable[Obj]) -> dict[str, Usage]:
 
 
 @attrs.frozen
-class Ledger:
+class QuotaLedger:
     """All ClusterQueues, Cohorts, and their usage.
 
     Attributes:
@@ -195,32 +195,32 @@ class Ledger:
         cohorts: the Cohorts that have an object, by name.
     """
 
-    queues: Mapping[str, Node]
+    queues: Mapping[str, NodeQuota]
     usage: Mapping[str, Usage]
-    cohorts: Mapping[str, Node] = attrs.field(factory=dict)
+    cohorts: Mapping[str, NodeQuota] = attrs.field(factory=dict)
 
     # ---- where Workloads are
 
-    def above(self, node: Node) -> Node | None:
+    def above(self, node: NodeQuota) -> NodeQuota | None:
         """The Cohort above a node; one without an object has no quota and no parent."""
         if not node.parent:
             return None
-        return self.cohorts.get(node.parent) or Node(node.parent, "", {}, inner=True)
+        return self.cohorts.get(node.parent) or NodeQuota(node.parent, "", {}, inner=True)
 
-    def chain(self, node: Node) -> list[Node]:
+    def chain(self, node: NodeQuota) -> list[NodeQuota]:
         """The Cohorts above a node, the nearest first; it ends where a cycle closes."""
-        cohorts: list[Node] = []
+        cohorts: list[NodeQuota] = []
         here = self.above(node)
         while here is not None and here not in cohorts:
             cohorts.append(here)
             here = self.above(here)
         return cohorts
 
-    def endless(self, node: Node) -> bool:
+    def endless(self, node: NodeQuota) -> bool:
         """Whether the parents of a node end in a cycle."""
         return self.above([node, *self.chain(node)][-1]) is not None
 
-    def members(self, queue: Node) -> list[Node]:
+    def members(self, queue: NodeQuota) -> list[NodeQuota]:
         """The ClusterQueues of its tree, itself among them."""
         here = {cohort.name for cohort in self.chain(queue)}
         return [
@@ -229,19 +229,19 @@ class Ledger:
             if one.name == queue.name or here & {cohort.name for cohort in self.chain(one)}
         ]
 
-    def _below(self, cohort: Node) -> Iterator[Node]:
+    def _below(self, cohort: NodeQuota) -> Iterator[NodeQuota]:
         for one in (*self.queues.values(), *self.cohorts.values()):
             if one.parent == cohort.name:
                 yield one
 
-    def pairs(self, node: Node) -> set[Pair]:
+    def pairs(self, node: NodeQuota) -> set[Pair]:
         """The pairs for which a node, or any node below it, declares quota."""
         below = self._below(node) if node.inner else ()
         return set(node.quotas).union(*(self.pairs(child) for child in below))
 
     # ---- amounts
 
-    def used(self, node: Node, pair: Pair) -> Fraction:
+    def used(self, node: NodeQuota, pair: Pair) -> Fraction:
         """The usage of a ClusterQueue, or the amount that a Cohort has to provide to those
         below it.
         """
@@ -250,23 +250,23 @@ class Ledger:
         children = self._below(node)
         return sum((self._asked(child, pair) for child in children), start=ZERO)
 
-    def owned(self, node: Node, pair: Pair) -> Fraction:
+    def owned(self, node: NodeQuota, pair: Pair) -> Fraction:
         """The quota of a node, with what those below a Cohort lend to it."""
         total = node.quota(pair).nominal
         for child in self._below(node) if node.inner else ():
             total += self.owned(child, pair) - self._kept(child, pair)
         return total
 
-    def _kept(self, node: Node, pair: Pair) -> Fraction:
+    def _kept(self, node: NodeQuota, pair: Pair) -> Fraction:
         """The part that a node never lends."""
         lending = node.quota(pair).lending
         return ZERO if lending is None else max(ZERO, self.owned(node, pair) - lending)
 
-    def _asked(self, node: Node, pair: Pair) -> Fraction:
+    def _asked(self, node: NodeQuota, pair: Pair) -> Fraction:
         """What a node uses of its parent: everything beyond its own guaranteed part."""
         return max(ZERO, self.used(node, pair) - self._kept(node, pair))
 
-    def free(self, node: Node, pair: Pair) -> Fraction:
+    def free(self, node: NodeQuota, pair: Pair) -> Fraction:
         """How much of a pair a node can still use; negative if it, or a Cohort above, uses too
         much.
         """
@@ -284,11 +284,11 @@ class Ledger:
             left = min(left, owned - kept + limit - self._asked(node, pair))
         return max(ZERO, kept - used) + left
 
-    def largest(self, node: Node, pair: Pair) -> Fraction:
+    def largest(self, node: NodeQuota, pair: Pair) -> Fraction:
         """How much a node could use if nothing were used."""
         return attrs.evolve(self, usage={}).free(node, pair)
 
-    def excess(self, queue: Node, pairs: Iterable[Pair]) -> Iterator[str]:
+    def excess(self, queue: NodeQuota, pairs: Iterable[Pair]) -> Iterator[str]:
         """The pairs that a ClusterQueue overuses."""
         for pair in sorted(pairs):
             left = self.free(queue, pair)
@@ -302,7 +302,7 @@ class Ledger:
 
     # ---- shares
 
-    def share(self, node: Node) -> Fraction | None:
+    def share(self, node: NodeQuota) -> Fraction | None:
         """The share that a node has borrowed of what its parent could lend, in thousandths.
 
         Divided by the weight of the node; None for a node of weight 0 that borrows.

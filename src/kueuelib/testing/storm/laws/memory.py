@@ -9,7 +9,7 @@ import attrs
 
 from kueuelib.testing.storm.history import Commit, Obj
 from kueuelib.testing.storm.laws.law import Tolerance
-from kueuelib.testing.storm.laws.ledger import Ledger, cohort_of_raw, queue_of_raw
+from kueuelib.testing.storm.laws.ledger import QuotaLedger, cohort_of_raw, queue_of_raw
 from kueuelib.testing.storm.laws.reading import (
     CHECKS,
     CLUSTER_QUEUES,
@@ -81,7 +81,7 @@ class Term:
 
 
 @attrs.define
-class Budget:
+class StepBudget:
     """Steps of managers in the life of one Workload, and what caused them.
 
     Attributes:
@@ -95,7 +95,7 @@ class Budget:
     turn: int = 0
 
 
-class Memory:
+class CommitFold:
     """The fold of all commits so far.
 
     Laws see the memory *before* the commit that they judge, except `objects`, which already
@@ -143,7 +143,7 @@ class Memory:
         self.written: dict[str, dict[str, object]] = {}
         self.meddled: set[str] = set()
         self.turns = 0
-        self.budgets: dict[str, Budget] = defaultdict(Budget)
+        self.budgets: dict[str, StepBudget] = defaultdict(StepBudget)
         self.changed: dict[tuple[str, str, str], float] = {}
         self.recent: dict[tuple[str, str, str], list[float]] = defaultdict(list)
 
@@ -155,11 +155,11 @@ class Memory:
         """All stored objects of a kind."""
         return list(self.objects[resource].values())
 
-    def ledger(self) -> Ledger:
+    def ledger(self) -> QuotaLedger:
         """All ClusterQueues and Cohorts as they are stored, without usage."""
         queues = {name(raw): queue_of_raw(raw) for raw in self.all(CLUSTER_QUEUES)}
         cohorts = {name(raw): cohort_of_raw(raw) for raw in self.all(COHORTS)}
-        return Ledger(queues, {}, cohorts)
+        return QuotaLedger(queues, {}, cohorts)
 
     def within_lag(self, then: float, now: float) -> bool:
         """Whether a decision made before `then` may still be committed `now`."""
@@ -232,7 +232,7 @@ class Memory:
     def _spend(self, subject: str, commit: Commit, ours: bool) -> None:
         budget = self.budgets[subject]
         if commit.new is None or (reserving(commit.new) and not reserving(commit.old)):
-            self.budgets[subject] = Budget(turn=self.turns)
+            self.budgets[subject] = StepBudget(turn=self.turns)
         elif not ours:
             budget.causes += 1
         elif life(commit.old) != life(commit.new):

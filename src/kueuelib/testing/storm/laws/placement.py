@@ -9,8 +9,8 @@ import attrs
 from kueuelib.testing.storm.history import Commit, Obj
 from kueuelib.testing.storm.laws.ledger import (
     Amounts,
-    Ledger,
-    Node,
+    NodeQuota,
+    QuotaLedger,
     add,
     is_simple,
     pod_request,
@@ -18,7 +18,7 @@ from kueuelib.testing.storm.laws.ledger import (
     usage_by_queue,
     usage_of,
 )
-from kueuelib.testing.storm.laws.memory import Memory, is_manager
+from kueuelib.testing.storm.laws.memory import CommitFold, is_manager
 from kueuelib.testing.storm.laws.reading import (
     CHECKS,
     CLUSTER_QUEUES,
@@ -47,7 +47,7 @@ def preempts_late(queue: Obj | None, checks: list[Obj]) -> bool:
     return any(rule["name"] in late for rule in rules)
 
 
-def quota_not_exceeded(memory: Memory, commit: Commit) -> Iterator[str]:
+def quota_not_exceeded(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """Reserved quota, own and borrowed, never exceeds the quota when it is written."""
     old, new = commit.old, commit.new
     if new is None or not is_manager(commit.actor) or not reserving(new):
@@ -71,7 +71,7 @@ def quota_not_exceeded(memory: Memory, commit: Commit) -> Iterator[str]:
     yield from _excess(ledger, queue, known, new)
 
 
-def no_quota_in_a_cycle(memory: Memory, commit: Commit) -> Iterator[str]:
+def no_quota_in_a_cycle(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """Nothing reserves quota while the parents of its Cohort form a cycle."""
     old, new = commit.old, commit.new
     if new is None or not is_manager(commit.actor) or not reserving(new) or reserving(old):
@@ -84,16 +84,16 @@ def no_quota_in_a_cycle(memory: Memory, commit: Commit) -> Iterator[str]:
     yield f"it reserved quota of {queue.name}, above which the Cohorts form a cycle: {way}"
 
 
-def _excess(ledger: Ledger, queue: Node, holders: list[Obj], new: Obj) -> Iterator[str]:
+def _excess(ledger: QuotaLedger, queue: NodeQuota, holders: list[Obj], new: Obj) -> Iterator[str]:
     used = attrs.evolve(ledger, usage=usage_by_queue(holders))
     return used.excess(queue, usage_of(new))
 
 
-def _has_excess(ledger: Ledger, queue: Node, holders: list[Obj], new: Obj) -> bool:
+def _has_excess(ledger: QuotaLedger, queue: NodeQuota, holders: list[Obj], new: Obj) -> bool:
     return next(_excess(ledger, queue, holders, new), None) is not None
 
 
-def _cut(memory: Memory, commit: Commit, ledger: Ledger, members: list[Node]) -> bool:
+def _cut(memory: CommitFold, commit: Commit, ledger: QuotaLedger, members: list[NodeQuota]) -> bool:
     """Whether quota was reduced or the tree changed without the writer being able to know."""
     causes = {"all", *(f"queue:{one.name}" for one in members)}
     causes |= {f"cohort:{cohort.name}" for one in members for cohort in ledger.chain(one)}
@@ -101,12 +101,12 @@ def _cut(memory: Memory, commit: Commit, ledger: Ledger, members: list[Node]) ->
     return any(memory.within_lag(cut, commit.at) for cut in cuts)
 
 
-def _writer(memory: Memory, commit: Commit, holder: Obj) -> str:
+def _writer(memory: CommitFold, commit: Commit, holder: Obj) -> str:
     """The writer of the reservation; the actor of the commit if it is not known."""
     return memory.reserved_by.get(uid(holder), (commit.actor, 0.0))[0]
 
 
-def _news(memory: Memory, commit: Commit, holder: Obj) -> bool:
+def _news(memory: CommitFold, commit: Commit, holder: Obj) -> bool:
     """Whether another manager gave it quota without the writer being able to know.
 
     So two leaders together exceed the quota at most by what the other one has reserved within the
@@ -139,7 +139,7 @@ def _reserved(commit: Commit) -> bool:
     )
 
 
-def reserved_from_its_queue(memory: Memory, commit: Commit) -> Iterator[str]:
+def reserved_from_its_queue(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """Quota comes from the ClusterQueue that the LocalQueue of the Workload leads to."""
     new = commit.new
     if new is None or not _reserved(commit):
@@ -155,7 +155,7 @@ def reserved_from_its_queue(memory: Memory, commit: Commit) -> Iterator[str]:
         yield f"it reserved quota of {queue_of(new)}, but {local_name} leads to {leads}"
 
 
-def reserved_only_if_allowed(memory: Memory, commit: Commit) -> Iterator[str]:
+def reserved_only_if_allowed(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """Nothing reserves quota while it is inactive or leaving, or while its queue is stopped."""
     new = commit.new
     if new is None or not _reserved(commit):
@@ -179,7 +179,7 @@ def reserved_only_if_allowed(memory: Memory, commit: Commit) -> Iterator[str]:
             yield f"it reserved quota, but its {kind} was deleted"
 
 
-def _touched(memory: Memory, commit: Commit, local: str) -> bool:
+def _touched(memory: CommitFold, commit: Commit, local: str) -> bool:
     """Whether the queues may have changed after the decision.
 
     The Workload itself cannot have changed: a reservation is written only to the state that it was
@@ -195,7 +195,7 @@ def _touched(memory: Memory, commit: Commit, local: str) -> bool:
     )
 
 
-def usage_is_what_pods_request(memory: Memory, commit: Commit) -> Iterator[str]:
+def usage_is_what_pods_request(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """An admission counts exactly the requests of the pods of each pod set."""
     new = commit.new
     if new is None or not _reserved(commit) or memory.all(LIMIT_RANGES):

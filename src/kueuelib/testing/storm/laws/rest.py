@@ -48,12 +48,12 @@ from kueuelib.testing.storm.laws.reading import (
     suspended,
     terminal,
 )
-from kueuelib.testing.storm.laws.still import Finding, Rest, title
+from kueuelib.testing.storm.laws.still import Finding, StateAtRest, title
 
 __all__ = [
     "REST_LAWS",
-    "Rest",
     "RestLaw",
+    "StateAtRest",
 ]
 
 
@@ -63,7 +63,7 @@ _NOTHING_TO_WAIT_FOR = ("Preempted", "AdmissionCheck", "Deactivated")
 """Reasons of evictions after which an active Workload has only quota to wait for."""
 
 
-def waiting_says_why(rest: Rest) -> Iterator[Finding]:
+def waiting_says_why(rest: StateAtRest) -> Iterator[Finding]:
     """Every Workload that waits for quota has a reason."""
     for workload in rest.pending():
         reservation = condition(workload, "QuotaReserved")
@@ -75,7 +75,7 @@ def waiting_says_why(rest: Rest) -> Iterator[Finding]:
             yield title(WORKLOADS, workload), "it waits, but QuotaReserved=False gives no reason"
 
 
-def no_unfinished_eviction(rest: Rest) -> Iterator[Finding]:
+def no_unfinished_eviction(rest: StateAtRest) -> Iterator[Finding]:
     """An eviction or a deactivation ends with quota released, and with a place in the queue."""
     for workload in rest.workloads:
         if not reserving(workload):
@@ -91,7 +91,7 @@ def no_unfinished_eviction(rest: Rest) -> Iterator[Finding]:
             yield title(WORKLOADS, workload), f"it is active, but not queued again ({reason})"
 
 
-def no_reservation_in_vain(rest: Rest) -> Iterator[Finding]:
+def no_reservation_in_vain(rest: StateAtRest) -> Iterator[Finding]:
     """A Workload with quota is admitted when its checks are Ready, and loses it if one fails."""
     for workload in rest.workloads:
         if not reserving(workload) or not active(workload):
@@ -103,7 +103,7 @@ def no_reservation_in_vain(rest: Rest) -> Iterator[Finding]:
             yield title(WORKLOADS, workload), "it holds quota and all checks are Ready: admit it"
 
 
-def stopped_queues(rest: Rest) -> Iterator[Finding]:
+def stopped_queues(rest: StateAtRest) -> Iterator[Finding]:
     """A stopped queue keeps only admitted Workloads, a drained one none."""
     for workload in rest.workloads:
         if not reserving(workload):
@@ -127,7 +127,7 @@ LARGEST = 2**63 - 1
 FIELDS = (("flavorsReservation", reserving), ("flavorsUsage", admitted))
 
 
-def cluster_queue_status(rest: Rest) -> Iterator[Finding]:
+def cluster_queue_status(rest: StateAtRest) -> Iterator[Finding]:
     """Counts and usage in the status of a ClusterQueue equal those of its Workloads."""
     for queue in rest.queues.values():
         if leaving(queue):
@@ -147,7 +147,7 @@ def cluster_queue_status(rest: Rest) -> Iterator[Finding]:
                 yield title(CLUSTER_QUEUES, queue), text
 
 
-def local_queue_status(rest: Rest) -> Iterator[Finding]:
+def local_queue_status(rest: StateAtRest) -> Iterator[Finding]:
     """Counts and usage in the status of a LocalQueue equal those of its Workloads."""
     for key, queue in sorted(rest.local_queues.items()):
         target = spec(queue).get("clusterQueue")
@@ -164,7 +164,7 @@ def local_queue_status(rest: Rest) -> Iterator[Finding]:
             yield title(LOCAL_QUEUES, queue), text
 
 
-def queues_say_if_they_admit(rest: Rest) -> Iterator[Finding]:
+def queues_say_if_they_admit(rest: StateAtRest) -> Iterator[Finding]:
     """A ClusterQueue is reported as active if and only if it can admit something."""
     for queue in rest.queues.values():
         can = rest.can_admit(queue)
@@ -174,7 +174,7 @@ def queues_say_if_they_admit(rest: Rest) -> Iterator[Finding]:
             yield title(CLUSTER_QUEUES, queue), text
 
 
-def shares(rest: Rest) -> Iterator[Finding]:
+def shares(rest: StateAtRest) -> Iterator[Finding]:
     """The share of a ClusterQueue or Cohort is what it borrowed of what its parent could lend."""
     ledger = rest.ledger
     nodes = [
@@ -200,7 +200,7 @@ def _rounded_up(share: Fraction | None) -> set[int]:
     return {ceil(share - slack), ceil(share), ceil(share + slack)}
 
 
-def _waits_in(rest: Rest, workload: Obj, queue: Obj) -> bool:
+def _waits_in(rest: StateAtRest, workload: Obj, queue: Obj) -> bool:
     target = rest.queue(workload)
     return target is not None and name(target) == name(queue)
 
@@ -257,7 +257,7 @@ def _ours(pod: Obj) -> bool:
     return labels(pod).get(POD_FINALIZER) == "true"
 
 
-def admitted_runs(rest: Rest) -> Iterator[Finding]:
+def admitted_runs(rest: StateAtRest) -> Iterator[Finding]:
     """A job or pod whose Workload is admitted is not held back."""
     for job in rest.jobs:
         if may_run(rest.by_subject.get(subject_of(job))) and suspended(job) and not leaving(job):
@@ -267,7 +267,7 @@ def admitted_runs(rest: Rest) -> Iterator[Finding]:
             yield title(PODS, pod), "its Workload is admitted, but it still has its gate"
 
 
-def done_jobs_end(rest: Rest) -> Iterator[Finding]:
+def done_jobs_end(rest: StateAtRest) -> Iterator[Finding]:
     """A Job whose completions have all succeeded is over."""
     for job in rest.jobs:
         wanted, done = spec(job).get("completions"), status(job).get("succeeded")
@@ -275,7 +275,7 @@ def done_jobs_end(rest: Rest) -> Iterator[Finding]:
             yield title(JOBS, job), "all of its pods have succeeded, but it does not end"
 
 
-def nothing_runs_unadmitted(rest: Rest) -> Iterator[Finding]:
+def nothing_runs_unadmitted(rest: StateAtRest) -> Iterator[Finding]:
     """Nothing that is queued runs without an admitted Workload."""
     for job in rest.jobs:
         runs = not suspended(job) and not job_end(job) and not leaving(job)
@@ -287,7 +287,7 @@ def nothing_runs_unadmitted(rest: Rest) -> Iterator[Finding]:
             yield title(PODS, pod), "it may run, but no Workload of it is admitted"
 
 
-def every_job_has_a_workload(rest: Rest) -> Iterator[Finding]:
+def every_job_has_a_workload(rest: StateAtRest) -> Iterator[Finding]:
     """Every queued job that has not ended has a Workload."""
     for job in rest.jobs:
         if not job_end(job) and not leaving(job) and subject_of(job) not in rest.by_subject:
@@ -297,7 +297,7 @@ def every_job_has_a_workload(rest: Rest) -> Iterator[Finding]:
             yield title(PODS, pod), "it has no Workload"
 
 
-def finished_jobs(rest: Rest) -> Iterator[Finding]:
+def finished_jobs(rest: StateAtRest) -> Iterator[Finding]:
     """The Workload of a job or pod that has ended is Finished."""
     for job in rest.jobs:
         workload = rest.by_subject.get(subject_of(job))
@@ -309,7 +309,7 @@ def finished_jobs(rest: Rest) -> Iterator[Finding]:
             yield title(WORKLOADS, workload), "its Pod has ended, but it is not Finished"
 
 
-def no_orphans(rest: Rest) -> Iterator[Finding]:
+def no_orphans(rest: StateAtRest) -> Iterator[Finding]:
     """No Workload outlives its owners, and none is stuck in its deletion."""
     for workload in rest.workloads:
         owners = meta(workload).get("ownerReferences") or ()
@@ -320,7 +320,7 @@ def no_orphans(rest: Rest) -> Iterator[Finding]:
             yield title(WORKLOADS, workload), "none of its owners still exists"
 
 
-def no_leaked_finalizers(rest: Rest) -> Iterator[Finding]:
+def no_leaked_finalizers(rest: StateAtRest) -> Iterator[Finding]:
     """A finalizer is removed as soon as the object that it protects is gone."""
     for workload in rest.workloads:
         if finished(workload) and IN_USE in finalizers(workload):
@@ -333,7 +333,7 @@ def no_leaked_finalizers(rest: Rest) -> Iterator[Finding]:
             yield title(resource, obj), "it was deleted and is unused, but it keeps its finalizer"
 
 
-def _explained(rest: Rest, pod: Obj) -> bool:
+def _explained(rest: StateAtRest, pod: Obj) -> bool:
     """Whether an ended pod may stay, because the rules for groups are looser."""
     group = group_of(pod)
     if not group:
@@ -344,7 +344,7 @@ def _explained(rest: Rest, pod: Obj) -> bool:
     return all(leaving(member) for member in rest.groups[namespace(pod), group])
 
 
-def _protected(rest: Rest) -> Iterator[tuple[str, Obj]]:
+def _protected(rest: StateAtRest) -> Iterator[tuple[str, Obj]]:
     """Queues, flavors and checks that nothing uses."""
     used = {queue_of(workload) for workload in rest.workloads if reserving(workload)}
     for queue in rest.queues.values():
@@ -364,7 +364,7 @@ def _protected(rest: Rest) -> Iterator[tuple[str, Obj]]:
             yield CHECKS, check
 
 
-def groups_all_or_none(rest: Rest) -> Iterator[Finding]:
+def groups_all_or_none(rest: StateAtRest) -> Iterator[Finding]:
     """The pods of a group may all run, or none of them."""
     for (space, group), pods in sorted(rest.groups.items()):
         workload = rest.by_subject.get(f"group:{space}/{group}")
@@ -383,7 +383,7 @@ def groups_all_or_none(rest: Rest) -> Iterator[Finding]:
 
 # --------------------------------------------------------------------------------------------------
 
-Check = Callable[[Rest], Iterator[Finding]]
+Check = Callable[[StateAtRest], Iterator[Finding]]
 
 
 @attrs.frozen

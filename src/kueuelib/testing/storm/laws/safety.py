@@ -11,7 +11,7 @@ import attrs
 from kueuelib.testing.storm.history import Commit, Obj
 from kueuelib.testing.storm.laws import placement
 from kueuelib.testing.storm.laws.law import COMMIT, Law
-from kueuelib.testing.storm.laws.memory import Memory, is_manager, life, placement_of
+from kueuelib.testing.storm.laws.memory import CommitFold, is_manager, life, placement_of
 from kueuelib.testing.storm.laws.placement import no_quota_in_a_cycle, quota_not_exceeded
 from kueuelib.testing.storm.laws.reading import (
     CLUSTER_QUEUES,
@@ -51,7 +51,7 @@ STEPS = 12
 STEPS_PER_CAUSE = 4
 
 
-def no_burst(memory: Memory, commit: Commit) -> Iterator[str]:
+def no_burst(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """Managers write one object only a limited number of times within a period."""
     if not is_manager(commit.actor) or commit.resource == LEASES:
         return
@@ -66,7 +66,7 @@ def no_burst(memory: Memory, commit: Commit) -> Iterator[str]:
         yield f"managers wrote it {count} times within {tolerance.window:g} s"
 
 
-def bounded_steps(memory: Memory, commit: Commit) -> Iterator[str]:
+def bounded_steps(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """The number of writes between two reservations of a Workload is bounded by its events."""
     new = commit.new
     if new is None or not is_manager(commit.actor) or life(commit.old) == life(new):
@@ -88,7 +88,7 @@ NOTE = "kueuelib.dev/added-at-start"
 STOPPING = "kueue.x-k8s.io/stopping"
 
 
-def edits_are_kept(memory: Memory, commit: Commit) -> Iterator[str]:
+def edits_are_kept(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """A manager keeps what users wrote into a Job, and a complete stop leaves nothing else."""
     old, new = commit.old, commit.new
     if old is None or new is None or not is_manager(commit.actor):
@@ -103,7 +103,7 @@ def edits_are_kept(memory: Memory, commit: Commit) -> Iterator[str]:
             yield f"{place} stays, but its user did not write it"
 
 
-def starts_are_of_present_templates(memory: Memory, commit: Commit) -> Iterator[str]:
+def starts_are_of_present_templates(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """A manager starts a Job only if its Workload has the template that the user wrote last."""
     old, new = commit.old, commit.new
     if old is None or new is None or not is_manager(commit.actor):
@@ -128,7 +128,7 @@ RATIO = 1.5
 """The largest rate of a candidate's clock relative to that of a leader."""
 
 
-def only_the_leader_writes(memory: Memory, commit: Commit) -> Iterator[str]:
+def only_the_leader_writes(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """A manager writes only while no other one holds the Lease.
 
     Requests that were under way when the Lease changed hands may be committed within the lag.
@@ -151,7 +151,7 @@ def only_the_leader_writes(memory: Memory, commit: Commit) -> Iterator[str]:
             yield f"{commit.actor} wrote it {late:g} s after the Lease {where} was given up"
 
 
-def lease_is_taken_when_free(memory: Memory, commit: Commit) -> Iterator[str]:
+def lease_is_taken_when_free(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """No process takes a Lease that another one holds and renewed a moment ago."""
     old, new = spec(commit.old or {}), spec(commit.new or {})
     before, after = old.get("holderIdentity"), new.get("holderIdentity")
@@ -173,7 +173,7 @@ ABOUT = ("Job", "Pod", "Workload")
 """Kinds whose events are checked, because all their objects are in the history."""
 
 
-def one_workload_per_job(memory: Memory, commit: Commit) -> Iterator[str]:
+def one_workload_per_job(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """A job never has two live Workloads that managers created."""
     new = commit.new
     if new is None or not is_manager(commit.actor) or is_group(new) or leaving(new):
@@ -185,7 +185,7 @@ def one_workload_per_job(memory: Memory, commit: Commit) -> Iterator[str]:
         yield f"the job with UID {owner} already has {names}"
 
 
-def owners_are_real(memory: Memory, commit: Commit) -> Iterator[str]:
+def owners_are_real(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """Owners that a manager writes existed, and a Workload never changes hands."""
     new, old = commit.new, commit.old
     if new is None or not is_manager(commit.actor):
@@ -204,7 +204,7 @@ def owners_are_real(memory: Memory, commit: Commit) -> Iterator[str]:
         yield f"its controller changed from {before['uid']} to {after['uid']}"
 
 
-def finished_with_cause(memory: Memory, commit: Commit) -> Iterator[str]:
+def finished_with_cause(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """A Workload is Finished only if its job has ended."""
     new = commit.new
     if new is None or not is_manager(commit.actor) or not finished(new) or finished(commit.old):
@@ -222,7 +222,7 @@ def finished_with_cause(memory: Memory, commit: Commit) -> Iterator[str]:
         yield f"Finished says {reason}, but {owner['kind']} {owner['name']} has not ended"
 
 
-def events_are_about_real_objects(memory: Memory, commit: Commit) -> Iterator[str]:
+def events_are_about_real_objects(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """An event names an object that existed, by the UID that it had."""
     event = commit.new
     if event is None or not is_manager(commit.actor):
@@ -238,7 +238,7 @@ def events_are_about_real_objects(memory: Memory, commit: Commit) -> Iterator[st
         yield f"the UID {about['uid']} is of {known[2]}, not of {about.get('name')}"
 
 
-def no_job_is_deleted(_memory: Memory, commit: Commit) -> Iterator[str]:
+def no_job_is_deleted(_memory: CommitFold, commit: Commit) -> Iterator[str]:
     """Managers delete no Job: it belongs to a user."""
     old, new = commit.old, commit.new
     if old is None or leaving(old) or not is_manager(commit.actor):
@@ -260,7 +260,7 @@ def _started(commit: Commit) -> bool:
     return gated(old) and not gated(new)
 
 
-def started_by_admission(memory: Memory, commit: Commit) -> Iterator[str]:
+def started_by_admission(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """A manager starts a job or pod only while its Workload is admitted."""
     if not _started(commit) or commit.new is None:
         return
@@ -278,7 +278,7 @@ def started_by_admission(memory: Memory, commit: Commit) -> Iterator[str]:
         yield f"it was started {commit.at - admission.ended:g} s after its admission ended"
 
 
-def one_start_per_admission(memory: Memory, commit: Commit) -> Iterator[str]:
+def one_start_per_admission(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """One admission starts a job once, unless a user suspends it again."""
     if commit.resource != JOBS or not _started(commit) or commit.new is None:
         return
@@ -287,7 +287,7 @@ def one_start_per_admission(memory: Memory, commit: Commit) -> Iterator[str]:
         yield "it was started again without a new admission"
 
 
-def quota_is_kept_while_pods_run(memory: Memory, commit: Commit) -> Iterator[str]:
+def quota_is_kept_while_pods_run(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """A manager takes a job's quota only when all its remaining pods are being deleted."""
     old, new = commit.old, commit.new
     if old is None or not is_manager(commit.actor) or is_group(old):
@@ -308,7 +308,7 @@ def quota_is_kept_while_pods_run(memory: Memory, commit: Commit) -> Iterator[str
             return
 
 
-def pods_start_on_quota(memory: Memory, commit: Commit) -> Iterator[str]:
+def pods_start_on_quota(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """A pod of a queued Job is created only while a Workload of the Job holds quota."""
     if commit.old is not None or commit.new is None:
         return
@@ -326,7 +326,7 @@ def pods_start_on_quota(memory: Memory, commit: Commit) -> Iterator[str]:
         yield "its Job has no quota"
 
 
-def ending_jobs_go_on(_memory: Memory, commit: Commit) -> Iterator[str]:
+def ending_jobs_go_on(_memory: CommitFold, commit: Commit) -> Iterator[str]:
     """A manager neither suspends a Job that is about to end, nor removes its start time."""
     old, new = commit.old, commit.new
     if old is None or new is None or not is_manager(commit.actor):
@@ -342,7 +342,7 @@ def ending_jobs_go_on(_memory: Memory, commit: Commit) -> Iterator[str]:
 # ---- laws about the status of one Workload: no contradictions ------------------------------------
 
 
-def consistent_conditions(_memory: Memory, commit: Commit) -> Iterator[str]:
+def consistent_conditions(_memory: CommitFold, commit: Commit) -> Iterator[str]:
     """Admitted implies QuotaReserved, which implies an admission, and vice versa."""
     new = commit.new
     if new is None or not is_manager(commit.actor):
@@ -363,7 +363,7 @@ def consistent_conditions(_memory: Memory, commit: Commit) -> Iterator[str]:
         yield "quota was reserved, but Evicted is still True"
 
 
-def finished_for_ever(_memory: Memory, commit: Commit) -> Iterator[str]:
+def finished_for_ever(_memory: CommitFold, commit: Commit) -> Iterator[str]:
     """Finished is never revoked, and a finished Workload is never admitted again."""
     old, new = commit.old, commit.new
     if old is None or new is None or not finished(old):
@@ -374,7 +374,7 @@ def finished_for_ever(_memory: Memory, commit: Commit) -> Iterator[str]:
         yield "it reserved quota after it had finished"
 
 
-def admission_not_edited(_memory: Memory, commit: Commit) -> Iterator[str]:
+def admission_not_edited(_memory: CommitFold, commit: Commit) -> Iterator[str]:
     """An admission is set and cleared, but not changed while quota is held."""
     old, new = commit.old, commit.new
     if not is_manager(commit.actor) or not reserving(old) or not reserving(new):
@@ -392,7 +392,7 @@ def _core(workload: Obj | None) -> object:
     return admission.get("clusterQueue"), parts
 
 
-def checks_before_admission(memory: Memory, commit: Commit) -> Iterator[str]:
+def checks_before_admission(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """A Workload becomes Admitted only when every required admission check is Ready."""
     new = commit.new
     if new is None or not is_manager(commit.actor) or not admitted(new) or admitted(commit.old):
@@ -410,7 +410,7 @@ def checks_before_admission(memory: Memory, commit: Commit) -> Iterator[str]:
         yield f"it became Admitted without admission check {check}"
 
 
-def answers_end_with_quota(_memory: Memory, commit: Commit) -> Iterator[str]:
+def answers_end_with_quota(_memory: CommitFold, commit: Commit) -> Iterator[str]:
     """Answers of checks, except `Retry`, are removed when a manager takes a Workload's quota.
 
     An active Workload keeps a Rejected until it is deactivated for it.
@@ -446,7 +446,7 @@ def _required(queue: Obj, workload: Obj) -> set[str]:
 
 # --------------------------------------------------------------------------------------------------
 
-Check = Callable[[Memory, Commit], Iterator[str]]
+Check = Callable[[CommitFold, Commit], Iterator[str]]
 
 
 @attrs.frozen

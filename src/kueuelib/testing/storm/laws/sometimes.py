@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import attrs
 
 from kueuelib.testing.storm.history import Commit, Obj
-from kueuelib.testing.storm.laws.ledger import Node, cohort_of_raw, queue_of_raw
-from kueuelib.testing.storm.laws.memory import Memory, is_manager, placement_of
+from kueuelib.testing.storm.laws.ledger import NodeQuota, cohort_of_raw, queue_of_raw
+from kueuelib.testing.storm.laws.memory import CommitFold, is_manager, placement_of
 from kueuelib.testing.storm.laws.reading import (
     CLUSTER_QUEUES,
     COHORTS,
@@ -70,7 +70,7 @@ SITUATIONS = (
 """All situations; a run that never reaches one of them tests less than it seems to."""
 
 
-def situations(memory: Memory, commit: Commit) -> Iterator[str]:
+def situations(memory: CommitFold, commit: Commit) -> Iterator[str]:
     """The situations that a commit causes; for the memory see the laws."""
     if commit.resource == WORKLOADS:
         yield from _of_workload(memory, commit)
@@ -87,7 +87,7 @@ def situations(memory: Memory, commit: Commit) -> Iterator[str]:
             yield "leader changed"
 
 
-def _of_workload(memory: Memory, commit: Commit) -> Iterator[str]:
+def _of_workload(memory: CommitFold, commit: Commit) -> Iterator[str]:
     old, new = commit.old, commit.new
     if new is None or leaving(new):
         hidden = is_manager(commit.actor) or commit.actor == SERVER
@@ -135,7 +135,7 @@ def _borrows(raw: dict[str, object]) -> bool:
     )
 
 
-def _of_job(memory: Memory, commit: Commit) -> Iterator[str]:
+def _of_job(memory: CommitFold, commit: Commit) -> Iterator[str]:
     old, new = commit.old, commit.new
     if old is None and new is not None:
         earlier = (where for known, where in memory.uids.items() if known != uid(new))
@@ -157,7 +157,7 @@ def _of_job(memory: Memory, commit: Commit) -> Iterator[str]:
         yield "job stopped"
 
 
-def _of_queue(memory: Memory, commit: Commit) -> Iterator[str]:
+def _of_queue(memory: CommitFold, commit: Commit) -> Iterator[str]:
     old, new = commit.old, commit.new
     if old is None or is_manager(commit.actor):
         return
@@ -170,7 +170,7 @@ def _of_queue(memory: Memory, commit: Commit) -> Iterator[str]:
         yield "quota changed while it was used"
 
 
-def _of_cohort(memory: Memory, commit: Commit) -> Iterator[str]:
+def _of_cohort(memory: CommitFold, commit: Commit) -> Iterator[str]:
     old = commit.old
     if is_manager(commit.actor):
         return
@@ -189,11 +189,11 @@ def _of_cohort(memory: Memory, commit: Commit) -> Iterator[str]:
         yield "cycle of Cohorts opened"
 
 
-def _names(nodes: list[Node]) -> set[str]:
+def _names(nodes: list[NodeQuota]) -> set[str]:
     return {node.name for node in nodes}
 
 
-def _holding(memory: Memory) -> Iterator[Obj]:
+def _holding(memory: CommitFold) -> Iterator[Obj]:
     return (one for one in memory.all(WORKLOADS) if reserving(one))
 
 

@@ -6,7 +6,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from kueuelib.testing.storm.history import Obj
-from kueuelib.testing.storm.laws.ledger import Ledger, cohort_of_raw, queue_of_raw, usage_by_queue
+from kueuelib.testing.storm.laws.ledger import (
+    QuotaLedger,
+    cohort_of_raw,
+    queue_of_raw,
+    usage_by_queue,
+)
 from kueuelib.testing.storm.laws.reading import (
     CHECKS,
     CLUSTER_QUEUES,
@@ -44,7 +49,7 @@ def title(resource: str, obj: Obj) -> str:
     return f"{resource} {place}{name(obj)}"
 
 
-class Rest:
+class StateAtRest:
     """All objects of a state at rest.
 
     Args:
@@ -65,7 +70,7 @@ class Rest:
         self.cohorts = {name(raw): raw for raw in _sorted(objects(COHORTS))}
         self.flavors = {name(raw): raw for raw in _sorted(objects(FLAVORS))}
         self.checks = {name(raw): raw for raw in _sorted(objects(CHECKS))}
-        self.ledger = Ledger(
+        self.ledger = QuotaLedger(
             {key: queue_of_raw(raw) for key, raw in self.queues.items()},
             usage_by_queue(self.workloads),
             {key: cohort_of_raw(raw) for key, raw in self.cohorts.items()},

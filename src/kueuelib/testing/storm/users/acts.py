@@ -41,7 +41,7 @@ body.
 """
 
 
-class Draws(Protocol):
+class LabelledDraws(Protocol):
     """Random decisions, each with its own label."""
 
     def chance(self, label: str, probability: float, /) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.users import acts
-from kueuelib.testing.storm.users.acts import Act, Draws
+from kueuelib.testing.storm.users.acts import Act, LabelledDraws
 from kueuelib.testing.storm.users.queues import (
     CHECK,
     CHECKS,
@@ -37,7 +37,7 @@ def _name(obj: Obj) -> str:
 
 
 def _change(
-    draws: Draws, label: str, at: float, resource: str, obj: Obj, field: str, value: object
+    draws: LabelledDraws, label: str, at: float, resource: str, obj: Obj, field: str, value: object
 ) -> list[Act]:
     """Sets a field of a spec, and usually restores it."""
     where = (acts.PATCH, resource, "", _name(obj))
@@ -50,7 +50,7 @@ def _change(
 
 
 def move_cohort(
-    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
 ) -> list[Act]:
     """Moves a Cohort below any other one, or itself, which may close a cycle."""
     if not cluster.cohorts:
@@ -61,7 +61,7 @@ def move_cohort(
 
 
 def close_cycle(
-    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
 ) -> list[Act]:
     """Moves the top of a tree below the Cohort of a ClusterQueue, which closes a cycle."""
     if not cluster.cohorts:
@@ -77,7 +77,7 @@ def close_cycle(
 
 
 def resize_cohort(
-    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
 ) -> list[Act]:
     """Changes the quota of a Cohort; without quota it has no limits."""
     if not cluster.cohorts:
@@ -93,7 +93,7 @@ def resize_cohort(
 
 
 def replace_cohort(
-    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
 ) -> list[Act]:
     """Deletes a Cohort, and creates it again at once or later."""
     if not cluster.cohorts:
@@ -108,7 +108,7 @@ def replace_cohort(
 
 
 def move_queue(
-    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
 ) -> list[Act]:
     """Moves a ClusterQueue to another Cohort."""
     if not cluster.cohorts:
@@ -118,7 +118,9 @@ def move_queue(
     return _change(draws, label, at, CLUSTER_QUEUES, victim, "cohortName", above)
 
 
-def weigh(draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster) -> list[Act]:
+def weigh(
+    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
+) -> list[Act]:
     """Changes the weight of a Cohort or ClusterQueue."""
     if not cluster.strategies:
         return []
@@ -157,7 +159,7 @@ NOTE = "storm.example/edited"
 PREFERENCES = (1, 50, 100)
 
 
-def draw_edits(draws: Draws, works: list[Work], seconds: float) -> list[Act]:
+def draw_edits(draws: LabelledDraws, works: list[Work], seconds: float) -> list[Act]:
     """Draws edits of all Jobs within some seconds, and stops of most."""
     planned = []
     for work in works:
@@ -172,7 +174,7 @@ def draw_edits(draws: Draws, works: list[Work], seconds: float) -> list[Act]:
     return planned
 
 
-def _stop(draws: Draws, label: str, work: Work) -> list[Act]:
+def _stop(draws: LabelledDraws, label: str, work: Work) -> list[Act]:
     """Deactivates the Workload of a Job for a while."""
     at = work.at + draws.uniform(f"{label}/after", 1.0, 6 * SOON)
     back = at + draws.uniform(f"{label}/later", 1.0, 2 * SOON)
@@ -183,14 +185,14 @@ def _stop(draws: Draws, label: str, work: Work) -> list[Act]:
     ]
 
 
-def _edit(draws: Draws, label: str, work: Work, seconds: float) -> Act:
+def _edit(draws: LabelledDraws, label: str, work: Work, seconds: float) -> Act:
     near = draws.chance(f"{label}/near", 0.5)
     at = work.at + draws.uniform(f"{label}/after", 0.0, SOON if near else seconds)
     body = {"spec": {"template": _drawn_change(draws, label)}}
     return Act(at, label, acts.PATCH, JOBS, NAMESPACE, work.first, body)
 
 
-def _drawn_change(draws: Draws, label: str) -> Obj:
+def _drawn_change(draws: LabelledDraws, label: str) -> Obj:
     field = draws.choice(label, ("nodeSelector", "nodeSelector", "affinity", "annotations"))
     if field == "nodeSelector":
         return {"spec": {field: {POOL: draws.choice(f"{label}/pool", (*POOLS, None))}}}
@@ -205,7 +207,7 @@ def _drawn_change(draws: Draws, label: str) -> Obj:
 
 # --------------------------------------------------------------------------------------------------
 
-Trick = Callable[[Draws, str, float, Work, InitialCluster], list[Act]]
+Trick = Callable[[LabelledDraws, str, float, Work, InitialCluster], list[Act]]
 """Makes acts from decisions, a label, a time, submitted work and the queues."""
 
 """Seconds within which users follow up their acts."""
@@ -215,11 +217,13 @@ def _do(at: float, label: str, verb: str, work: Work, body: Obj | None = None) -
     return Act(at, label, verb, work.resource, NAMESPACE, work.first, body)
 
 
-def _later(draws: Draws, label: str, at: float, longest: float = SOON) -> float:
+def _later(draws: LabelledDraws, label: str, at: float, longest: float = SOON) -> float:
     return at + draws.uniform(f"{label}/later", 0.0, longest)
 
 
-def _delete(draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster) -> list[Act]:
+def _delete(
+    draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
+) -> list[Act]:
     count = 1 if draws.chance(f"{label}/one", 0.5) else len(work.objects)
     return [
         Act(
@@ -235,21 +239,23 @@ def _delete(draws: Draws, label: str, at: float, work: Work, _cluster: InitialCl
 
 
 def _recreate(
-    draws: Draws, label: str, at: float, work: Work, cluster: InitialCluster
+    draws: LabelledDraws, label: str, at: float, work: Work, cluster: InitialCluster
 ) -> list[Act]:
     gone = _delete(draws, label, at, work, cluster)
     again = work.submit(_later(draws, label, at, 4.0), f"{label}/again")
     return [*gone, *again]
 
 
-def _move(draws: Draws, label: str, at: float, work: Work, cluster: InitialCluster) -> list[Act]:
+def _move(
+    draws: LabelledDraws, label: str, at: float, work: Work, cluster: InitialCluster
+) -> list[Act]:
     queue = draws.choice(f"{label}/queue", cluster.local_queues)["metadata"]["name"]
     body = {"metadata": {"labels": {QUEUE: queue}}}
     return [_do(at, f"{label}/move", acts.PATCH, work, body)]
 
 
 def _prioritise(
-    draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster
+    draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
 ) -> list[Act]:
     level = draws.choice(f"{label}/level", ("low", "high"))
     body = {"metadata": {"labels": {PRIORITY: level}}}
@@ -257,7 +263,7 @@ def _prioritise(
 
 
 def _suspend(
-    draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster
+    draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
 ) -> list[Act]:
     value = draws.chance(f"{label}/value", 0.5)
     if work.kind != JOB:
@@ -265,7 +271,9 @@ def _suspend(
     return [_do(at, f"{label}/suspend", acts.PATCH, work, {"spec": {"suspend": value}})]
 
 
-def _resize(draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster) -> list[Act]:
+def _resize(
+    draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
+) -> list[Act]:
     size = draws.integer(f"{label}/size", 1, 4)
     if work.kind != JOB:
         return []
@@ -273,7 +281,7 @@ def _resize(draws: Draws, label: str, at: float, work: Work, _cluster: InitialCl
 
 
 def _deactivate(
-    draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster
+    draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
 ) -> list[Act]:
     off, on = ({"spec": {"active": value}} for value in (False, True))
     planned = [_do(at, f"{label}/deactivate", acts.PATCH_WORKLOAD, work, off)]
@@ -284,13 +292,13 @@ def _deactivate(
 
 
 def _lose_workload(
-    _draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster
+    _draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
 ) -> list[Act]:
     return [_do(at, f"{label}/delete-workload", acts.DELETE_WORKLOAD, work)]
 
 
 def _strip_workload(
-    draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster
+    draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
 ) -> list[Act]:
     body = {"metadata": {"finalizers": None}}
     planned = [_do(at, f"{label}/strip-workload", acts.PATCH_WORKLOAD, work, body)]
@@ -301,7 +309,7 @@ def _strip_workload(
 
 
 def _delete_pods(
-    _draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster
+    _draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
 ) -> list[Act]:
     if work.kind == JOB:
         return [_do(at, f"{label}/delete-pods", acts.DELETE_PODS, work)]
@@ -309,7 +317,7 @@ def _delete_pods(
 
 
 def _one_too_many(
-    _draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster
+    _draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
 ) -> list[Act]:
     if work.kind != GROUP:
         return []
@@ -320,14 +328,14 @@ def _one_too_many(
 
 
 def _annotate(
-    _draws: Draws, label: str, at: float, work: Work, _cluster: InitialCluster
+    _draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
 ) -> list[Act]:
     body = {"metadata": {"annotations": {"storm.example/note": label}}}
     return [_do(at, f"{label}/annotate", acts.PATCH, work, body)]
 
 
 def _stop_queue(
-    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
 ) -> list[Act]:
     policy = draws.choice(f"{label}/policy", ("Hold", "HoldAndDrain"))
     local = draws.chance(f"{label}/local", 0.3)
@@ -344,7 +352,7 @@ def _stop_queue(
 
 
 def _change_quota(
-    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
 ) -> list[Act]:
     queue = draws.choice(f"{label}/queue", cluster.queues)
     groups = copy.deepcopy(queue["spec"]["resourceGroups"])
@@ -362,7 +370,7 @@ def _change_quota(
 
 
 def _replace(
-    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
 ) -> list[Act]:
     """Deletes a queue, flavor or check, and creates it again."""
     kinds = [(CLUSTER_QUEUES, cluster.queues), (LOCAL_QUEUES, cluster.local_queues)]
@@ -384,7 +392,7 @@ def _replace(
 
 
 def _check_away(
-    draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster
+    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
 ) -> list[Act]:
     if cluster.check is None:
         return []
@@ -395,7 +403,9 @@ def _check_away(
     ]
 
 
-def _refuse(draws: Draws, label: str, at: float, _work: Work, cluster: InitialCluster) -> list[Act]:
+def _refuse(
+    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
+) -> list[Act]:
     if cluster.check is None:
         return []
     body = {"state": draws.choice(f"{label}/state", ("Retry", "Retry", "Rejected"))}
@@ -429,7 +439,7 @@ TRICKS: tuple[Trick, ...] = (
 
 
 def draw_hostility(
-    draws: Draws, works: list[Work], cluster: InitialCluster, count: int, seconds: float
+    draws: LabelledDraws, works: list[Work], cluster: InitialCluster, count: int, seconds: float
 ) -> list[Act]:
     """Draws `count` tricks within some seconds, each on submitted work."""
     planned: list[Act] = []
@@ -449,7 +459,7 @@ def draw_hostility(
     return planned
 
 
-def _theft(draws: Draws, label: str, work: Work) -> list[Act]:
+def _theft(draws: LabelledDraws, label: str, work: Work) -> list[Act]:
     """Deletes the Workload of work that may be running or waiting."""
     if not draws.chance(label, 0.2):
         return []

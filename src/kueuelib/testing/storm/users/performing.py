@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from kueuelib.errors import AlreadyExists, ApiError
 from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.users import acts
-from kueuelib.testing.storm.users.acts import Act, Draws
+from kueuelib.testing.storm.users.acts import Act, LabelledDraws
 
 # ---- acts of users on an object while a manager writes it ----------------------------------------
 
@@ -30,7 +30,7 @@ WAYS = {
 
 
 def meddle(
-    draws: Draws, label: str, target: tuple[str, str, str], before: Iterable[Act]
+    draws: LabelledDraws, label: str, target: tuple[str, str, str], before: Iterable[Act]
 ) -> tuple[Act, ...]:
     """Draws acts on an object; the times count from now.
 

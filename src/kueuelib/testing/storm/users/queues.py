@@ -9,7 +9,7 @@ import attrs
 from kueuelib.api.preemption_policies import RECLAIM_WITHIN_COHORT, WITHIN_CLUSTER_QUEUE
 from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.users import acts
-from kueuelib.testing.storm.users.acts import Act, Draws
+from kueuelib.testing.storm.users.acts import Act, LabelledDraws
 
 # ---- the first and last trees of Cohorts in a scenario -------------------------------------------
 
@@ -25,7 +25,7 @@ OPTIONAL = ("parentName", "resourceGroups", "fairSharing")
 
 
 def draw_trees(
-    draws: Draws, flavors: tuple[str, ...], *, fair: bool, when: str = "first"
+    draws: LabelledDraws, flavors: tuple[str, ...], *, fair: bool, when: str = "first"
 ) -> tuple[Obj, ...]:
     """Draws 2 to 5 Cohorts, most of them in one tree; the top may have no object.
 
@@ -53,7 +53,7 @@ def draw_trees(
 
 
 def _cohort(
-    draws: Draws, when: str, name: str, parent: str, flavors: tuple[str, ...], *, fair: bool
+    draws: LabelledDraws, when: str, name: str, parent: str, flavors: tuple[str, ...], *, fair: bool
 ) -> Obj:
     label = f"{when}/{name}"
     spec: Obj = {"parentName": parent} if parent else {}
@@ -69,7 +69,7 @@ def _cohort(
     return {**_plain(name), "spec": spec}
 
 
-def _cohort_quota(draws: Draws, label: str, parent: str) -> Obj:
+def _cohort_quota(draws: LabelledDraws, label: str, parent: str) -> Obj:
     quota: Obj = {"name": "cpu", "nominalQuota": str(draws.integer(f"{label}/nominal", 0, 3))}
     for limit in ("borrowingLimit", "lendingLimit") if parent else ():
         if draws.chance(f"{label}/{limit}", 0.3):
@@ -77,14 +77,16 @@ def _cohort_quota(draws: Draws, label: str, parent: str) -> Obj:
     return quota
 
 
-def weighed(draws: Draws, label: str) -> Obj:
+def weighed(draws: LabelledDraws, label: str) -> Obj:
     """Draws weights for half of the nodes, as a part of their spec."""
     if draws.chance(f"{label}/weighed", 0.5):
         return {}
     return {"fairSharing": {"weight": draws.choice(f"{label}/weight", WEIGHTS)}}
 
 
-def last_acts(draws: Draws, first: tuple[Obj, ...], last: tuple[Obj, ...]) -> tuple[Act, ...]:
+def last_acts(
+    draws: LabelledDraws, first: tuple[Obj, ...], last: tuple[Obj, ...]
+) -> tuple[Act, ...]:
     """The acts that turn any state of a tree into the tree of the calm.
 
     Args:
@@ -266,7 +268,7 @@ def activate(check: str, when: str = "setup", *, at: float = 0.0, active: bool =
 
 
 def draw_cluster(
-    draws: Draws, *, crowded: bool = False, checked: float = CHECKED
+    draws: LabelledDraws, *, crowded: bool = False, checked: float = CHECKED
 ) -> InitialCluster:
     """Draws 1 to 4 ClusterQueues with their objects, in a quarter of the cases below trees of
     Cohorts.
@@ -319,7 +321,7 @@ def draw_cluster(
     )
 
 
-def _flavor(draws: Draws, name: str) -> Obj:
+def _flavor(draws: LabelledDraws, name: str) -> Obj:
     labels = {POOL: name} if draws.chance(f"flavor/{name}/labels", 0.5) else {}
     return _object("ResourceFlavor", name, spec={"nodeLabels": labels})
 
@@ -330,7 +332,7 @@ def _local(name: str, number: int) -> Obj:
 
 
 def _queue(
-    draws: Draws,
+    draws: LabelledDraws,
     name: str,
     flavors: tuple[str, ...],
     cohort: str,
@@ -368,7 +370,7 @@ def _queue(
     return _object("ClusterQueue", name, spec=spec)
 
 
-def _pressed(draws: Draws, name: str, queue: Obj) -> Obj:
+def _pressed(draws: LabelledDraws, name: str, queue: Obj) -> Obj:
     """The same queue with quota for two or three jobs, and with preemption."""
     (group,) = queue["spec"]["resourceGroups"]
     (first, *_) = group["flavors"]
@@ -381,7 +383,7 @@ def _pressed(draws: Draws, name: str, queue: Obj) -> Obj:
     return {**queue, "spec": spec}
 
 
-def _quota(draws: Draws, label: str, cohort: str, bounds: tuple[int, int]) -> Obj:
+def _quota(draws: LabelledDraws, label: str, cohort: str, bounds: tuple[int, int]) -> Obj:
     nominal = draws.integer(f"{label}/nominal", *bounds)
     quota: Obj = {"name": "cpu", "nominalQuota": str(nominal)}
     if cohort and draws.chance(f"{label}/borrowing", 0.3):
@@ -391,7 +393,7 @@ def _quota(draws: Draws, label: str, cohort: str, bounds: tuple[int, int]) -> Ob
     return quota
 
 
-def _preemption(draws: Draws, name: str, cohort: str) -> Obj:
+def _preemption(draws: LabelledDraws, name: str, cohort: str) -> Obj:
     chosen = draws.choice(f"{name}/reclaim", RECLAIM_WITHIN_COHORT) if cohort else "Never"
     preemption: Obj = {
         "withinClusterQueue": draws.choice(f"{name}/within", WITHIN_CLUSTER_QUEUE),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.testing.storm.users import acts
-from kueuelib.testing.storm.users.acts import Act, Draws, Family, Scenario
+from kueuelib.testing.storm.users.acts import Act, Family, LabelledDraws, Scenario
 from kueuelib.testing.storm.users.hostility import draw_edits, draw_hostility
 from kueuelib.testing.storm.users.queues import (
     CHECK,
@@ -34,7 +34,7 @@ CROWD = (24, 40)
 """The least and the largest number of jobs in a crowd."""
 
 
-def scenario(draws: Draws, profile: Family) -> Scenario:
+def scenario(draws: LabelledDraws, profile: Family) -> Scenario:
     """Draws queues, jobs and hostile acts.
 
     Args:
@@ -75,7 +75,7 @@ def scenario(draws: Draws, profile: Family) -> Scenario:
     )
 
 
-def _with_labels_and_late_checks(draws: Draws, cluster: InitialCluster) -> InitialCluster:
+def _with_labels_and_late_checks(draws: LabelledDraws, cluster: InitialCluster) -> InitialCluster:
     """A cluster whose flavors all add something, and whose check preemption may wait for."""
     labelled = [
         {**one, "spec": {"nodeLabels": {POOL: one["metadata"]["name"]}}} for one in cluster.flavors

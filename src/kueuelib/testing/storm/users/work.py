@@ -6,7 +6,7 @@ import attrs
 
 from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.users import acts
-from kueuelib.testing.storm.users.acts import Act, Draws
+from kueuelib.testing.storm.users.acts import Act, LabelledDraws
 from kueuelib.testing.storm.users.queues import LEVELS, NAMESPACE
 
 JOBS = "jobs.batch"
@@ -69,7 +69,12 @@ class Work:
 
 
 def draw_work(
-    draws: Draws, count: int, queues: tuple[str, ...], seconds: float, *, endless: float = 0.0
+    draws: LabelledDraws,
+    count: int,
+    queues: tuple[str, ...],
+    seconds: float,
+    *,
+    endless: float = 0.0,
 ) -> list[Work]:
     """Draws work.
 
@@ -84,13 +89,13 @@ def draw_work(
     return [_work(draws, name, queues, seconds, endless) for name in names]
 
 
-def draw_crowd(draws: Draws, count: int, queues: tuple[str, ...]) -> list[Work]:
+def draw_crowd(draws: LabelledDraws, count: int, queues: tuple[str, ...]) -> list[Work]:
     """Draws many short jobs in waves; those of a higher priority often arrive a little later."""
     waves = [draws.uniform(f"wave-{number}", 0.0, 60.0) for number in range(WAVES)]
     return [_in_crowd(draws, f"work-{number}", queues, waves) for number in range(1, count + 1)]
 
 
-def _in_crowd(draws: Draws, name: str, queues: tuple[str, ...], waves: list[float]) -> Work:
+def _in_crowd(draws: LabelledDraws, name: str, queues: tuple[str, ...], waves: list[float]) -> Work:
     level = draws.choice(f"{name}/priority", ("", *LEVELS))
     late = LEVELS.get(level, 0) > 0 and draws.chance(f"{name}/late", 0.5)
     spread = 2 * WAVE_SECONDS if late else WAVE_SECONDS
@@ -103,7 +108,9 @@ def _in_crowd(draws: Draws, name: str, queues: tuple[str, ...], waves: list[floa
     return Work(JOB, name, at, (_job(name, 1, labels, notes, cpu),))
 
 
-def _work(draws: Draws, name: str, queues: tuple[str, ...], seconds: float, endless: float) -> Work:
+def _work(
+    draws: LabelledDraws, name: str, queues: tuple[str, ...], seconds: float, endless: float
+) -> Work:
     kind = draws.choice(f"{name}/kind", (JOB, JOB, JOB, POD, GROUP))
     early = draws.chance(f"{name}/early", 0.3)
     at = 0.0 if early else draws.uniform(f"{name}/at", 0.0, seconds)
