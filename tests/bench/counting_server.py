@@ -23,14 +23,14 @@ from aiohttp import web
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import server
 from kueuelib.embedded.admission.hook_client import HookClient
-from kueuelib.embedded.http.face import Face
+from kueuelib.embedded.http.face import RequestHandler
 from kueuelib.embedded.http.parameters import Route, parse
 
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 COUNTS: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
 
-class CountingFace(Face):
+class CountingFace(RequestHandler):
     """Counts what clients ask for."""
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -65,7 +65,7 @@ def verb_of(request: web.BaseRequest, route: Route) -> str:
 
 
 async def _serve(kubeconfig: Path, counts: Path, simulate: bool) -> None:
-    server.Face = CountingFace  # type: ignore[misc]
+    server.RequestHandler = CountingFace  # type: ignore[misc]
     server.HookClient = CountingHooks  # type: ignore[misc]
 
     def write() -> None:

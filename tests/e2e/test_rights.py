@@ -37,7 +37,7 @@ from kueuelib.embedded.admission.plugin import UserInfo
 from kueuelib.embedded.server import ApiServer
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
-from kueuelib.runtime.manager import Life, live_until
+from kueuelib.runtime.manager import ProgramRun, run_until_stopped
 from kueuelib.runtime.queries import PatchType
 from kueuelib.testing.processes import free_port
 
@@ -74,9 +74,11 @@ async def inside(
     kubeconfig: Path, port: int, frameworks: list[str], metrics: int
 ) -> AsyncIterator[None]:
     """A manager in this process."""
-    life = Life()
+    life = ProgramRun()
     parsed = parse_configuration(configuration(port, frameworks, metrics), "test")
-    task = asyncio.create_task(live_until(life, lives_of(parsed, "test", kubeconfig), math.inf))
+    task = asyncio.create_task(
+        run_until_stopped(life, lives_of(parsed, "test", kubeconfig), math.inf)
+    )
     try:
         async with asyncio.timeout(WAIT):
             while life.manager is None or not life.manager.ready:

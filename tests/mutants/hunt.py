@@ -14,7 +14,7 @@ import json
 import sys
 
 from kueuelib.testing.storm.seed_plan import plan_of
-from kueuelib.testing.storm.tour import APART, MIXED, profile_of, tour
+from kueuelib.testing.storm.tour import APART, MIXED, campaign, profile_of
 
 
 def ordered(first: int, last: int, profile: str, world: str) -> list[int]:
@@ -38,7 +38,7 @@ def ordered(first: int, last: int, profile: str, world: str) -> list[int]:
 def hunt(seeds: list[int], profile: str) -> dict[str, object]:
     """What the first seed shows that breaks a law; only how many were played when none does."""
     played = 0
-    reports = tour(seeds, profile if profile in APART else MIXED, workers=1)
+    reports = campaign(seeds, profile if profile in APART else MIXED, workers=1)
     while True:
         try:
             report = next(reports, None)

@@ -27,7 +27,7 @@ from kueuelib.jobs.contract.commands import Count, Emit, RequeueAfter
 from kueuelib.jobs.pods.pod_plan import plan_pod
 from kueuelib.jobs.pods.reading import PodStage
 from kueuelib.jobs.pods.single import PodJob
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.testing.job_world import JobWorld
 from kueuelib.workload import states
 
@@ -152,7 +152,7 @@ class OnePod(Server):
         if not pods:
             return ()
         job = PodJob(pods[0], workloads[0] if workloads else None)
-        return plan_pod(Situation(job, self.now, workloads=workloads, flavors=FLAVORS))
+        return plan_pod(JobSnapshot(job, self.now, workloads=workloads, flavors=FLAVORS))
 
 
 def pod_life(how: str) -> Callable[[Power], Any]:

@@ -18,7 +18,7 @@ from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.contract.commands import Change, Create, Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.plan import plan
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.workload import states
 from kueuelib.workload.states import BUNDLE
 
@@ -50,11 +50,11 @@ class Server:
         self.read: dict[str, Any] | None = None
         self.pods = 0
 
-    def situation(self) -> Situation:
+    def situation(self) -> JobSnapshot:
         job = None if self.job is None else BatchJob(self.job)
         mine = [wl for wl in self.workloads.values() if job and controlled_by(wl, job.uid)]
         rest = [wl for wl in self.workloads.values() if wl not in mine]
-        return Situation(
+        return JobSnapshot(
             job, self.now, workloads=by_age(mine), orphans=by_age(rest), flavors=FLAVORS
         )
 

@@ -20,7 +20,7 @@ from kueuelib.scheduler.decide.cycle import CycleInput, Head, Plan, decide
 from kueuelib.scheduler.decide.preemption.victims import Victim
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.pending.queue import Pending, PendingPlace, Scope
-from kueuelib.scheduler.pending.waking import News, ShapeVerdict
+from kueuelib.scheduler.pending.waking import ScopeChanges, ShapeVerdict
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import NoFlavors, Reason
@@ -269,7 +269,7 @@ def story_of(seed: int, *, all_at_once: bool) -> list[tuple[str, ...]]:
             replay.rest()
 
 
-def is_due_after_any_release(verdict: ShapeVerdict, news: News, *_: object) -> bool:
+def is_due_after_any_release(verdict: ShapeVerdict, news: ScopeChanges, *_: object) -> bool:
     return verdict.is_about_quota and news.changed_or_freed_since(verdict.tried)
 
 

@@ -24,7 +24,7 @@ from kueuelib.scheduler.object_reasons import LocalQueueFacts
 from kueuelib.testing.builders import make_check, make_flavor, make_local_queue, make_workload
 from kueuelib.workload import states
 from kueuelib.workload.checks import may_preempt, required_checks
-from kueuelib.workload.next_step import Surroundings, next_step
+from kueuelib.workload.next_step import WorkloadContext, next_step
 from kueuelib.workload.states import IllegalTransition, Phase
 
 CHECKS = ("first", "second", "special")
@@ -262,7 +262,7 @@ class TwoPhases(RuleBasedStateMachine):
             required = required_checks(self.queue, states.status_of(wl).get("admission"))
             early = not may_preempt(wl, required, {*required} & {"second"})
             void = self.engine.void_reservation(ObjectKey("ns", name), flavors_only=early)
-        around = Surroundings(
+        around = WorkloadContext(
             LOCAL,
             self.queue,
             self.engine.activity("cq"),

@@ -27,7 +27,7 @@ def test_a_broken_law_comes_with_the_command_that_plays_it_again(
         yield SeedReport(1, "swarm", (), {"lost": 3}, {}, (), "")
         yield SeedReport(2, "slow", (broken,), {"lost": 4}, {}, (), "")
 
-    monkeypatch.setattr(command, "tour", two)
+    monkeypatch.setattr(command, "campaign", two)
     done = CliRunner().invoke(command.main, ["--seeds", "1:2", *options])
     assert done.exit_code == 1
     assert done.output.splitlines() == [

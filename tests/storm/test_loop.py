@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kueuelib.testing.storm.loop import Owner, StormLoop, Stuck
+from kueuelib.testing.storm.loop import SimulatedProcess, StormLoop, Stuck
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ async def _count(ticks, loop):
 
 
 def test_nothing_of_a_dead_process_runs(loop):
-    owner, ticks = Owner("victim"), []
+    owner, ticks = SimulatedProcess("victim"), []
     loop.spawn(owner, _count(ticks, loop))
 
     async def main():
@@ -85,7 +85,7 @@ def test_nothing_of_a_dead_process_runs(loop):
 
 
 def test_a_paused_process_goes_on_where_it_was(loop):
-    owner, ticks = Owner("sleeper"), []
+    owner, ticks = SimulatedProcess("sleeper"), []
     loop.spawn(owner, _count(ticks, loop))
 
     async def main():
@@ -101,7 +101,7 @@ def test_a_paused_process_goes_on_where_it_was(loop):
 
 
 def test_clocks_of_processes_differ(loop):
-    owner, ticks = Owner("fast"), []
+    owner, ticks = SimulatedProcess("fast"), []
     loop.spawn(owner, _count(ticks, loop))
 
     async def main():

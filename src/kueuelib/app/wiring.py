@@ -24,7 +24,7 @@ from kueuelib.app.running_configuration import PUBLISHED, LeaseNotes, published
 from kueuelib.app.servers import add_servers, add_visibility, add_webhooks, waiting_probes
 from kueuelib.checks import setup
 from kueuelib.checks.definition import installed
-from kueuelib.checks.heartbeats import SilenceWatch
+from kueuelib.checks.heartbeats import HeartbeatWatch
 from kueuelib.checks.provisioning import provisioning_check
 from kueuelib.controllers.assembly import ControllerSettings
 from kueuelib.controllers.assembly import setup as setup_controllers
@@ -41,7 +41,7 @@ from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.entry import uncollected
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.leader import Elector, default_identity
-from kueuelib.runtime.manager import Group, Life, Manager, live
+from kueuelib.runtime.manager import Group, Manager, ProgramRun, run_until_signal
 from kueuelib.runtime.telemetry import RestMetrics, Telemetry
 from kueuelib.runtime.webhook.server import Webhooks
 from kueuelib.runtime.webhook.trust import Trusting
@@ -83,7 +83,7 @@ def add_checks(
     setup(manager, cache, client, recorder, checks, version=version, telemetry=telemetry)
     informer = cache.informer(ADMISSION_CHECKS.at(version))
     names = [check.controller_name for check in checks]
-    watch = SilenceWatch(client, informer, recorder, namespace, names)
+    watch = HeartbeatWatch(client, informer, recorder, namespace, names)
     manager.add(Group.ELECTED, watch, "silence of checks")
 
 
@@ -135,7 +135,7 @@ async def run_manager(
     gc.set_threshold(*GC_THRESHOLDS)  # the first lists make many objects, and all of them stay
     if serves:
         await check_addresses(configuration, source)
-    await live(lives_of(configuration, source, kubeconfig, assemble), server_timeout)
+    await run_until_signal(lives_of(configuration, source, kubeconfig, assemble), server_timeout)
 
 
 def lives_of(
@@ -143,9 +143,9 @@ def lives_of(
     source: str,
     cluster: Path | Endpoint | None,
     assemble: Assemble | None = None,
-) -> Callable[[Life, float], Awaitable[None]]:
-    """The function for `live` and `live_until`: it runs one life of the manager, always with the
-    same identity.
+) -> Callable[[ProgramRun, float], Awaitable[None]]:
+    """The function for `run_until_signal` and `live_until`: it runs one life of the manager, always
+    with the same identity.
 
     Args:
         configuration: the user's configuration.
@@ -155,7 +155,7 @@ def lives_of(
     """
     identity = default_identity()  # of all lives, so that the next one knows the lost lease as ours
 
-    async def once(life: Life, patience: float) -> None:
+    async def once(life: ProgramRun, patience: float) -> None:
         await _run_once(configuration, source, cluster, patience, assemble, life, identity)
 
     return once
@@ -167,7 +167,7 @@ async def _run_once(
     cluster: Path | Endpoint | None,
     server_timeout: float,
     assemble: Assemble | None,
-    life: Life,
+    life: ProgramRun,
     identity: str,
 ) -> None:
     telemetry = Telemetry()

@@ -56,7 +56,7 @@ def lease_annotations(controller_names: Sequence[str]) -> dict[str, str]:
 
 
 @attrs.frozen
-class Silence:
+class StaleHeartbeat:
     """A controller has been silent for too long.
 
     Attributes:
@@ -130,18 +130,18 @@ class Heartbeats:
         """The Leases could not be read: the time until the next observation does not count."""
         self._looked = None
 
-    def silences(self) -> dict[str, Silence]:
+    def silences(self) -> dict[str, StaleHeartbeat]:
         """The silent controllers by name; any renewed Lease of a controller keeps it alive."""
         alive = {
             name for seen in self._seen.values() if not seen.silent for name in seen.controllers
         }
-        silences: dict[str, Silence] = {}
+        silences: dict[str, StaleHeartbeat] = {}
         for key, seen in self._seen.items():
             for name in seen.controllers:
                 if name not in alive and seen.since >= (
                     silences[name].since if name in silences else ""
                 ):
-                    silences[name] = Silence(name, key, seen.since)
+                    silences[name] = StaleHeartbeat(name, key, seen.since)
         return silences
 
 
@@ -152,7 +152,7 @@ INTERVAL = 5.0
 SELECTOR = f"{HEARTBEAT_LABEL}={HEARTBEAT_OF_CHECKS}"
 
 
-class SilenceWatch:
+class HeartbeatWatch:
     """Sets `Active` of an AdmissionCheck to False once its process is silent; a part of a manager.
 
     The process itself sets it back, as it keeps the condition of its AdmissionChecks. Each silence
@@ -185,7 +185,7 @@ class SilenceWatch:
         self._own = frozenset(own)
         self._clock = clock
         self._heartbeats = Heartbeats()
-        self._marked: dict[str, Silence] = {}  # by UID of the AdmissionCheck
+        self._marked: dict[str, StaleHeartbeat] = {}  # by UID of the AdmissionCheck
         self._log = get_logger("checks")
 
     async def run(self, ready: Callable[[], None]) -> None:
@@ -209,7 +209,7 @@ class SilenceWatch:
         leases = [lease async for lease in listing]
         self._heartbeats.observe(leases, self._clock.monotonic())
         silences = self._heartbeats.silences()
-        marked: dict[str, Silence] = {}
+        marked: dict[str, StaleHeartbeat] = {}
         for check in foreign:
             silence = silences.get(check["spec"]["controllerName"])
             if silence is None:
@@ -226,7 +226,7 @@ class SilenceWatch:
             bool(name) and name not in self._own and not check["metadata"].get("deletionTimestamp")
         )
 
-    async def _mark(self, check: Obj, silence: Silence) -> None:
+    async def _mark(self, check: Obj, silence: StaleHeartbeat) -> None:
         condition = active_condition(check, silence.message, self._clock.now(), NO_SIGN_OF_LIFE)
         if condition is None:
             return

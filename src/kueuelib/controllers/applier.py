@@ -181,7 +181,7 @@ will admit soon pauses for many seconds, and would get more of these writes the 
 
 
 @attrs.define
-class _Line:
+class _UnwrittenReasons:
     """The Workloads that wait in a ClusterQueue, each with the earliest time to write its reason.
 
     Attributes:
@@ -204,11 +204,11 @@ class _Line:
         return taken
 
 
-class Lines:
+class UnwrittenReasons:
     """The Workloads that still need their reason. Instants are seconds of one clock."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, _UnwrittenReasons] = {}
         self._home: dict[ObjectKey, str] = {}
         self._trickles_at = float("-inf")
 
@@ -219,14 +219,14 @@ class Lines:
     def admitted(self, key: ObjectKey, cluster_queue: str, now: float) -> None:
         """A Workload no longer waits, and its ClusterQueue is not at rest."""
         self._leave(key)
-        self._lines.setdefault(cluster_queue, _Line()).admitted_at = now
+        self._lines.setdefault(cluster_queue, _UnwrittenReasons()).admitted_at = now
 
     def waits(self, key: ObjectKey, cluster_queue: str, due: float) -> None:
         """There is something to report about a Workload at `due`; the earlier time wins."""
         if self._home.get(key) != cluster_queue:
             self._leave(key)
             self._home[key] = cluster_queue
-        members = self._lines.setdefault(cluster_queue, _Line()).members
+        members = self._lines.setdefault(cluster_queue, _UnwrittenReasons()).members
         members[key] = min(due, members.get(key, due))
 
     def take(self, now: float) -> tuple[ObjectKey, ...]:
@@ -251,7 +251,7 @@ class Lines:
             del self._lines[name].members[key]
 
 
-class Teller:
+class PendingReasonWriter:
     """Writes the reasons that are due; a part of a `Manager`.
 
     Args:
@@ -264,11 +264,11 @@ class Teller:
     ) -> None:
         self._tell = tell
         self._clock = clock
-        self._lines = Lines()
+        self._lines = UnwrittenReasons()
         self._something = asyncio.Event()
 
     def admitted(self, key: ObjectKey, cluster_queue: str) -> None:
-        """See `Lines.admitted`."""
+        """See `UnwrittenReasons.admitted`."""
         self._lines.admitted(key, cluster_queue, self._clock.monotonic())
         self._something.set()
 
@@ -326,7 +326,7 @@ class Applier:
         self._reported: dict[PolicyFault, None] = {}
         self.book = OrderBook()
 
-    def submit(self, settled: Settled, controller: Controller, teller: Teller) -> None:
+    def submit(self, settled: Settled, controller: Controller, teller: PendingReasonWriter) -> None:
         """Takes the orders of a plan; returns at once.
 
         Args:

@@ -16,7 +16,7 @@ from kueuelib.api.names import known_version
 from kueuelib.controllers import feed as sources
 from kueuelib.controllers import workload as workloads
 from kueuelib.controllers.admission import AdmissionLoop
-from kueuelib.controllers.applier import WAIT_PRIORITY, Applier, OrderWriter, Teller
+from kueuelib.controllers.applier import WAIT_PRIORITY, Applier, OrderWriter, PendingReasonWriter
 from kueuelib.controllers.auditor import Auditor
 from kueuelib.controllers.cluster_queue import (
     ClusterQueueReconciler,
@@ -51,7 +51,7 @@ from kueuelib.controllers.series_labels import (
     SeriesLabels,
     role_of,
 )
-from kueuelib.controllers.strangers import Strangers
+from kueuelib.controllers.strangers import ForeignReservations
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION, serve
 from kueuelib.controllers.workload import (
     BY_CLUSTER_QUEUE,
@@ -242,7 +242,7 @@ def setup(
     report_build(telemetry)
     metrics = SchedulerMetrics(telemetry, engine.cohorts, local_queue_metrics, series)
     feed = Feed(engine, recorder, clock=clock)
-    strangers = Strangers(
+    strangers = ForeignReservations(
         telemetry,
         recorder,
         lambda key: engine.cache.holder(key) is not None,
@@ -274,7 +274,9 @@ def setup(
     )
     busy = applying.queue.core.is_busy
     recorder.give_way(busy)
-    teller = Teller(lambda keys: applying.enqueue(*keys, priority=WAIT_PRIORITY), clock=clock)
+    teller = PendingReasonWriter(
+        lambda keys: applying.enqueue(*keys, priority=WAIT_PRIORITY), clock=clock
+    )
 
     def submit(settled: Settled) -> None:
         applier.submit(settled, applying, teller)

@@ -23,7 +23,7 @@ MESSAGE: Final = (
 )
 
 
-class Strangers:
+class ForeignReservations:
     """Counts reservations that others wrote; a handler of the informer of Workloads.
 
     It must be added before the handler that feeds the engine. The engine knows the quota that this

@@ -32,7 +32,7 @@ from kueuelib.runtime.queries import PatchType
 from kueuelib.workload import states
 from kueuelib.workload.checks import named_checks
 from kueuelib.workload.life import LifeSettings
-from kueuelib.workload.next_step import NOTHING, Judgements, Step, next_step, surroundings
+from kueuelib.workload.next_step import NOTHING, Judgements, Step, next_step, workload_context
 from kueuelib.workload.writer import StatusWriter
 
 if TYPE_CHECKING:
@@ -158,7 +158,9 @@ class WorkloadReconciler:
         return Result(requeue_after=max(step.look_again - now, 0.001))
 
     def _next_step(self, wl: Obj, now: float) -> Step:
-        return next_step(wl, surroundings(wl, self._informers, self._activities, self.life), now)
+        return next_step(
+            wl, workload_context(wl, self._informers, self._activities, self.life), now
+        )
 
     def has_step(self, delta: Delta[Obj]) -> bool:
         """Whether a change of a Workload leads to a step, now or at a later time.

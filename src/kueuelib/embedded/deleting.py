@@ -12,7 +12,7 @@ from kueuelib.embedded.admission.chain import Chain
 from kueuelib.embedded.admission.plugin import AdmissionAttributes, Operation
 from kueuelib.embedded.committing import Commits, held
 from kueuelib.embedded.conversion import Converter
-from kueuelib.embedded.large import Large
+from kueuelib.embedded.large import HeavyWorkExecutor
 from kueuelib.embedded.registry.kind import Kind, KindVersion
 from kueuelib.embedded.storage import StaleWrite
 from kueuelib.embedded.subresources import disrupted_status
@@ -31,7 +31,7 @@ class Deletes:
     _commits: Commits
     _converter: Converter
     _chain: Chain
-    _large: Large
+    _large: HeavyWorkExecutor
     _now: Callable[[], float]
 
     async def delete(

@@ -30,7 +30,7 @@ class TakesTooLongError(BaseException):
     """Ends a piece of work from outside; the work does not catch it."""
 
 
-class Large:
+class HeavyWorkExecutor:
     """Decides where work is done; the work has no visible side effects."""
 
     def __init__(self) -> None:

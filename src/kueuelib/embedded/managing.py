@@ -23,7 +23,7 @@ from kueuelib.embedded.decoding import (
     report_unknown,
     shorten_numbers,
 )
-from kueuelib.embedded.large import Large
+from kueuelib.embedded.large import HeavyWorkExecutor
 from kueuelib.embedded.patching.apply import Convert, FieldWrite, apply_steps, renewed, track_steps
 from kueuelib.embedded.patching.fieldsets import NO_KEY, Ambiguous, Unkeyed, element, show_element
 from kueuelib.embedded.registry.kind import Kind, KindVersion
@@ -101,7 +101,7 @@ R = TypeVar("R")
 class Managers:
     """Tracks the owners of fields."""
 
-    def __init__(self, converter: Converter, large: Large) -> None:
+    def __init__(self, converter: Converter, large: HeavyWorkExecutor) -> None:
         self._converter = converter
         self._large = large
         self._nodes: weakref.WeakKeyDictionary[KindVersion, SchemaNode] = (

@@ -31,14 +31,14 @@ from kueuelib.embedded.http import bodies
 from kueuelib.embedded.http.aggregation import Aggregation, FrontProxyCertificate
 from kueuelib.embedded.http.answers import StatusConnection
 from kueuelib.embedded.http.authentication import Authenticator
-from kueuelib.embedded.http.face import Face
+from kueuelib.embedded.http.face import RequestHandler
 from kueuelib.embedded.http.parameters import readable
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.storage import StaleWrite
 from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import AlreadyExists, ConfigError
 from kueuelib.runtime.connections import BACKLOG, Site
-from kueuelib.runtime.http import hang_up
+from kueuelib.runtime.http import close_connections
 
 if TYPE_CHECKING:
     from kueuelib.embedded.cluster.clock import WakeableClock
@@ -327,7 +327,7 @@ class ApiServer:
         aggregation = Aggregation(service.reader, hooks.services, proxy)
         self._closers.append(aggregation.close)
         service.commits.listen(aggregation.follow)
-        face = Face(service, self._authenticator, authorizer, address, aggregation)
+        face = RequestHandler(service, self._authenticator, authorizer, address, aggregation)
         server = web.Server(
             face.handle,
             request_factory=_request,
@@ -335,7 +335,7 @@ class ApiServer:
         )
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=STOP_SECONDS)
         await runner.setup()
-        self._closers.append(lambda: hang_up(runner))
+        self._closers.append(lambda: close_connections(runner))
         connection = partial(StatusConnection, auto_decompress=False)
         site = Site(server, listener, self._credentials.server_context(), connection)
         self._closers.append(_stopping(site))

@@ -32,7 +32,7 @@ from kueuelib.embedded.conversion import Converter, HookCaller
 from kueuelib.embedded.decoding import copy_json, decode, shorten_numbers
 from kueuelib.embedded.definitions import Definitions
 from kueuelib.embedded.deleting import Deletes
-from kueuelib.embedded.large import Large
+from kueuelib.embedded.large import HeavyWorkExecutor
 from kueuelib.embedded.managing import Managers
 from kueuelib.embedded.patches import bad_patch, patched, restored_head, undeclared
 from kueuelib.embedded.reading import ListPage, Reads, WatchFrames
@@ -98,7 +98,7 @@ class ApiService:
         self.commits = Commits(self.storage)
         self.webhooks = WebhookChain(hooks, self.reader, self.converter, self.commits)
         chain = Chain((NamespaceLifecycle(), *plugins), self.reader, self.webhooks)
-        self.large = Large()
+        self.large = HeavyWorkExecutor()
         self.managers = Managers(self.converter, self.large)
         self.writes = RequestWriter(
             self.commits, self.converter, chain, self.managers, self.large, now

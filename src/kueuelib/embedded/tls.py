@@ -80,7 +80,7 @@ MARGIN_DAYS = 30
 
 
 @attrs.frozen
-class Kept:
+class PersistedCredentials:
     """Credentials, and the token that goes with them."""
 
     credentials: Credentials
@@ -89,7 +89,7 @@ class Kept:
 
 def persisted_credentials(
     folder: DataFolder, now: float, hosts: tuple[str, ...], user: str, group: str
-) -> Kept:
+) -> PersistedCredentials:
     """The credentials of the last time, or new ones if they are too old or for other addresses.
 
     Args:
@@ -108,9 +108,9 @@ def persisted_credentials(
         young = now < saved["created"] + (VALID_DAYS - MARGIN_DAYS) * DAY
         if young and now >= saved["created"] and saved["hosts"] == list(hosts):
             pems = {name: text.encode() for name, text in saved["pems"].items()}
-            return Kept(Credentials(**pems), saved["token"])
+            return PersistedCredentials(Credentials(**pems), saved["token"])
     made = credentials(now, hosts, user, group)
-    kept = Kept(made, secrets.token_urlsafe(32))
+    kept = PersistedCredentials(made, secrets.token_urlsafe(32))
     facts = {
         "created": now,
         "hosts": hosts,

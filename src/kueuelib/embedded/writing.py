@@ -18,7 +18,7 @@ from kueuelib.embedded.builtins.fields import IMMUTABLE, invalid, keep, section
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.decoding import check_metadata, copy_json, decode, redefine, settle
-from kueuelib.embedded.large import Large
+from kueuelib.embedded.large import HeavyWorkExecutor
 from kueuelib.embedded.managing import Managers, configuration, unconvertible
 from kueuelib.embedded.registry.kind import Kind, KindVersion
 from kueuelib.embedded.storage import StaleWrite, StoredState
@@ -137,7 +137,7 @@ class RequestWriter:
     _converter: Converter
     _chain: Chain
     _managers: Managers
-    _large: Large
+    _large: HeavyWorkExecutor
     _now: Callable[[], float]
 
     # ---- create
@@ -394,7 +394,7 @@ class Upserts:
     _commits: Commits
     _writes: RequestWriter
     _managers: Managers
-    _large: Large
+    _large: HeavyWorkExecutor
     _now: Callable[[], float]
 
     async def replace(

@@ -33,7 +33,7 @@ from kueuelib.jobs.catalog.registry import Registry
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.kinds.follower import KindFollower, KindMetrics, Turn, is_lasting
+from kueuelib.jobs.kinds.follower import InformerEpoch, KindFollower, KindMetrics, is_lasting
 from kueuelib.jobs.kinds.turns import AbandonedWorkloads, KindController
 from kueuelib.jobs.lookups.owners import DefaultQueues, Owners
 from kueuelib.jobs.lookups.remembered import ForeignOwners, Referred
@@ -173,7 +173,7 @@ def wire(
                 controller.enqueue(*above.keys_by_index(ABOVE_UID, uid))
         return ()
 
-    def controller_of(turn: Turn) -> Controller:
+    def controller_of(turn: InformerEpoch) -> Controller:
         integration = turn.integration
         component = integration.component
         executor = Executor(client, cache, recorder, component, version, metrics.count, clock)
@@ -232,7 +232,7 @@ def wire(
         elif enabled_kind in lasting:
             hooks.append(JobWebhook(enabled_kind, settings, stores, owners, kind_metrics))
             jobs = informers[enabled_kind.name]
-            controllers.append(controller_of(Turn(enabled_kind, jobs.store, jobs)))
+            controllers.append(controller_of(InformerEpoch(enabled_kind, jobs.store, jobs)))
         else:
             follower = KindFollower(enabled_kind, client, cache, objects, kind_metrics, clock)
             hooks.append(JobWebhook(enabled_kind, settings, stores, owners, kind_metrics, follower))

@@ -112,7 +112,7 @@ class _Known:
     held: bool = False
 
 
-class Ahead:
+class OwnWrites:
     """The keys whose known state is newer than what lists and watches have returned.
 
     A key is removed when the watch passes the learned version, or reports the deletion.
@@ -260,7 +260,7 @@ class Replica:
     def __init__(self, resource: Resource | None, transform: Callable[[Obj], Obj] | None) -> None:
         self.version = ""
         self.synced = False
-        self.ahead = Ahead()
+        self.ahead = OwnWrites()
         self.unavailable = False
         self.requested = ""
         self.least = 0

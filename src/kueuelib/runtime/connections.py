@@ -17,7 +17,7 @@ from aiohttp import HttpVersion11, web
 
 from kueuelib.errors import ApiError, TooLarge, TooManyRequests
 from kueuelib.runtime.entry import give_back
-from kueuelib.runtime.logs import FULL, Sparse
+from kueuelib.runtime.logs import FULL, LogRateLimiter
 from kueuelib.runtime.tls_layer import BUFFER, TlsLayer
 
 # ---- how long a server waits for a client that does not read -------------------------------------
@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 30.0
 """Seconds after which a connection is closed whose client takes nothing of what is sent."""
 
 
-class Patience:
+class WriteTimeout:
     """Closes a connection when what is sent is not taken.
 
     Args:
@@ -341,7 +341,7 @@ class _Tls(TlsLayer):
             farewell_seconds=FAREWELL_SECONDS,
         )
         self._born = asyncio.get_running_loop().time()
-        self._patience: Patience | None = None
+        self._patience: WriteTimeout | None = None
         self._room = room
         self._silent = True
 
@@ -376,7 +376,7 @@ class _Tls(TlsLayer):
         """Begins to wait for a client that does not read."""
         super().pause_writing()
         if self._patience is None:
-            self._patience = Patience(self)
+            self._patience = WriteTimeout(self)
         self._patience.begin()
 
     def resume_writing(self) -> None:
@@ -413,7 +413,7 @@ class Site:
         self._connection = connection
         self._listener: asyncio.Server | None = None
         self._room = Slots(_most())
-        self._sparse = Sparse()
+        self._sparse = LogRateLimiter()
 
     @property
     def port(self) -> int:

@@ -256,7 +256,7 @@ _EMPTY: Final = (b"204", b"304")
 _HEX: Final = re.compile(rb"[0-9a-fA-F]{1,8}")
 
 
-class Whole(NamedTuple):
+class FullResponse(NamedTuple):
     """An answer whose body has arrived.
 
     Attributes:
@@ -270,7 +270,7 @@ class Whole(NamedTuple):
     body: bytes
 
 
-class Begun(NamedTuple):
+class ResponseStart(NamedTuple):
     """An answer whose body comes.
 
     Attributes:
@@ -281,10 +281,10 @@ class Begun(NamedTuple):
 
     status: int
     headers: Headers
-    body: Body
+    body: ResponseBody
 
 
-class Body:
+class ResponseBody:
     """The body of an answer, while it comes.
 
     Args:
@@ -305,7 +305,7 @@ class Body:
         "ended",
     )
 
-    def __init__(self, exchange: Exchange, head: ResponseHead, framing: Framing) -> None:
+    def __init__(self, exchange: HttpConnection, head: ResponseHead, framing: Framing) -> None:
         self.ended = False
         self._exchange = exchange
         self._framing = framing
@@ -394,7 +394,7 @@ class Body:
             self._waiter.set_result(None)
 
 
-class Exchange(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """A connection on which one request is answered after the other.
 
     Args:
@@ -405,17 +405,19 @@ class Exchange(asyncio.Protocol):
         transport: of the connection; None when it is lost.
     """
 
-    def __init__(self, lost: Callable[[Exchange], None]) -> None:
+    def __init__(self, lost: Callable[[HttpConnection], None]) -> None:
         self._lost = lost
         self.usable = True
         self.transport: asyncio.Transport | None = None
-        self._asked: asyncio.Future[Whole | Begun] | None = None
+        self._asked: asyncio.Future[FullResponse | ResponseStart] | None = None
         self._common = self._has_body = True
         self._got = b""
-        self._body: Body | None = None
+        self._body: ResponseBody | None = None
         self._flow: asyncio.Future[None] | None = None
 
-    def answer(self, *, streams: bool, has_body: bool) -> asyncio.Future[Whole | Begun]:
+    def answer(
+        self, *, streams: bool, has_body: bool
+    ) -> asyncio.Future[FullResponse | ResponseStart]:
         """The next answer.
 
         Args:
@@ -524,7 +526,7 @@ class Exchange(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
 
-    def _begin(self, asked: asyncio.Future[Whole | Begun]) -> None:
+    def _begin(self, asked: asyncio.Future[FullResponse | ResponseStart]) -> None:
         """Let the body come, if the head is here.
 
         Raises:
@@ -539,8 +541,8 @@ class Exchange(asyncio.Protocol):
                 continue
             framing = framing_of(head, has_body=self._has_body)
             self._asked = None
-            self._body = body = Body(self, head, framing)
-            asked.set_result(Begun(head.status, head.headers, body))
+            self._body = body = ResponseBody(self, head, framing)
+            asked.set_result(ResponseStart(head.status, head.headers, body))
             body.feed(rest)
             return
 
@@ -550,7 +552,7 @@ class Exchange(asyncio.Protocol):
             flow.set_result(None)
 
 
-def whole(got: bytes) -> Whole | None:
+def whole(got: bytes) -> FullResponse | None:
     """The answer that the bytes are; None if there have to be more.
 
     Raises:
@@ -578,7 +580,7 @@ def whole(got: bytes) -> Whole | None:
         body = b"".join(chunks)
     else:
         raise ValueError("it is not common")
-    return Whole(int(first[1]), Headers(got[first.end() : end]), body)
+    return FullResponse(int(first[1]), Headers(got[first.end() : end]), body)
 
 
 def _chunks(got: bytes, start: int) -> list[bytes] | None:

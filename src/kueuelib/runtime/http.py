@@ -71,10 +71,10 @@ async def serving(
             site.stop()
     finally:
         with anyio.CancelScope(shield=True):
-            await hang_up(runner)
+            await close_connections(runner)
 
 
-async def hang_up(runner: web.BaseRunner) -> None:
+async def close_connections(runner: web.BaseRunner) -> None:
     """Ends a server and all its connections, without waiting for clients to say goodbye."""
     server = runner.server
     connections = [] if server is None else server.connections

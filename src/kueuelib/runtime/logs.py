@@ -47,7 +47,7 @@ as a missing right, is named by the error itself.
 Event = MutableMapping[str, Any]
 
 
-class Sparse(logging.Filter):
+class LogRateLimiter(logging.Filter):
     """Passes messages about closed connections at most once a minute, with the number left out.
 
     Args:

@@ -347,7 +347,7 @@ class Signals:
 
 
 @attrs.define
-class Life:
+class ProgramRun:
     """What a signal has to end: the running manager, or a start that waits for something.
 
     Attributes:
@@ -379,26 +379,28 @@ class Life:
             self.manager.stop()
 
 
-async def live(once: Callable[[Life, float], Awaitable[None]], patience: float) -> None:
+async def run_until_signal(
+    once: Callable[[ProgramRun, float], Awaitable[None]], patience: float
+) -> None:
     """Runs a program until SIGTERM or SIGINT, again after each lost lease.
 
     Use one identity for all lives (see `ElectionOptions`): then the next one takes the lease of the
     lost one at once, unless another process has it.
 
     Args:
-        once: one life: connects, runs the manager by `Life.run`, and closes its clients. It is
-            given the seconds to wait for the API server.
+        once: one life: connects, runs the manager by `ProgramRun.run`, and closes its clients. It
+            is given the seconds to wait for the API server.
         patience: these seconds at the start; later there is no limit.
     """
-    life = Life()
+    life = ProgramRun()
     with Signals(life.stop):
-        await live_until(life, once, patience)
+        await run_until_stopped(life, once, patience)
 
 
-async def live_until(
-    life: Life, once: Callable[[Life, float], Awaitable[None]], patience: float
+async def run_until_stopped(
+    life: ProgramRun, once: Callable[[ProgramRun, float], Awaitable[None]], patience: float
 ) -> None:
-    """As `live`, without signal handlers: for callers that use `Life.stop`.
+    """As `run_until_signal`, without signal handlers: for callers that use `ProgramRun.stop`.
 
     A server that has just been restarted refuses requests at first, for example because it does not
     know its roles yet. So once the program has run, a start that fails is tried again.

@@ -16,7 +16,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import wait_for_server
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.leader import Elector, default_identity
-from kueuelib.runtime.manager import Group, Life, Manager, live
+from kueuelib.runtime.manager import Group, Manager, ProgramRun, run_until_signal
 
 LEASE_DURATION = 15.0
 """Seconds after which another replica takes over from one that died."""
@@ -80,7 +80,9 @@ async def serve(
         assemble: adds the parts.
         server_timeout: seconds to wait for the API server at the start.
     """
-    await live(partial(live_once, connect, election, component, assemble), server_timeout)
+    await run_until_signal(
+        partial(live_once, connect, election, component, assemble), server_timeout
+    )
 
 
 async def live_once(
@@ -88,10 +90,10 @@ async def live_once(
     election: ElectionOptions | None,
     component: str,
     assemble: Assemble,
-    life: Life,
+    life: ProgramRun,
     patience: float,
 ) -> None:
-    """One life of a program, for `live`.
+    """One life of a program, for `run_until_signal`.
 
     Args:
         connect: makes a client; the election gets one of its own, so that other calls cannot delay

@@ -20,7 +20,13 @@ from kueuelib.api.forms import encode_model, is_model
 from kueuelib.errors import ApiError, FieldError, InvalidObject, TransportError, api_error
 from kueuelib.runtime.dialling import Dialler, credentials_of
 from kueuelib.runtime.endpoint import Endpoint
-from kueuelib.runtime.exchange import Begun, Body, Exchange, Headers, Whole
+from kueuelib.runtime.exchange import (
+    FullResponse,
+    Headers,
+    HttpConnection,
+    ResponseBody,
+    ResponseStart,
+)
 from kueuelib.runtime.network_errors import Disconnected, NetworkError
 
 # ---- what goes over the wire: URLs, bodies, answers and failures, between values and bytes -------
@@ -173,16 +179,16 @@ class OpenResponse:
         self,
         host: str,
         url: str,
-        connection: Exchange,
-        keep: Callable[[Exchange], None],
+        connection: HttpConnection,
+        keep: Callable[[HttpConnection], None],
         status: int,
         headers: Headers,
-        content: Body | bytes,
+        content: ResponseBody | bytes,
     ) -> None:
         self.host, self.url = host, url
         self.status, self.headers = status, headers
         self.content = content
-        self._connection: Exchange | None = connection
+        self._connection: HttpConnection | None = connection
         self._keep = keep
         self._leave: Callable[[], None] | None = None
 
@@ -232,8 +238,8 @@ class Session:
         self._user_agent = user_agent
         self._dialler = Dialler(endpoint)
         self._now = asyncio.get_running_loop().time
-        self._open: dict[Exchange, None] = {}
-        self._spare: list[tuple[Exchange, float]] = []
+        self._open: dict[HttpConnection, None] = {}
+        self._spare: list[tuple[HttpConnection, float]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._prepare(endpoint)
 
@@ -309,15 +315,15 @@ class Session:
             connection.drop()
             raise
 
-    def _made(self) -> Exchange:
-        made = Exchange(self._lost)
+    def _made(self) -> HttpConnection:
+        made = HttpConnection(self._lost)
         self._open[made] = None
         return made
 
-    def _lost(self, connection: Exchange) -> None:
+    def _lost(self, connection: HttpConnection) -> None:
         self._open.pop(connection, None)
 
-    def _spare_one(self) -> Exchange | None:
+    def _spare_one(self) -> HttpConnection | None:
         """A connection that rests, has not rested for too long, and got nothing meanwhile."""
         while self._spare:
             connection, since = self._spare.pop()
@@ -326,7 +332,7 @@ class Session:
             connection.drop()
         return None
 
-    def _keep(self, connection: Exchange) -> None:
+    def _keep(self, connection: HttpConnection) -> None:
         """Let another request use a connection whose answer was read."""
         if not connection.usable or self.closed or len(self._spare) >= CALL_CONNECTIONS:
             connection.drop()
@@ -427,7 +433,7 @@ class Sessions:
 
 
 async def _write_large(
-    connection: Exchange, request: bytes, answer: asyncio.Future[Whole | Begun]
+    connection: HttpConnection, request: bytes, answer: asyncio.Future[FullResponse | ResponseStart]
 ) -> None:
     """Write a request until its answer comes, which may be earlier than its end."""
     view = memoryview(request)

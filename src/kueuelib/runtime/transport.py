@@ -22,7 +22,7 @@ from kueuelib.machinery.backoff import TokenBucket
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock, Deadlines, Limit
 from kueuelib.runtime.dialling import CONNECT_TIMEOUT
 from kueuelib.runtime.endpoint import Endpoint, EndpointSource, FixedSource
-from kueuelib.runtime.exchange import Body
+from kueuelib.runtime.exchange import ResponseBody
 from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.network_errors import NetworkError, NoConnection, NoTls
@@ -233,7 +233,7 @@ class Transport:
             answer.release()
             raise
         self.answered_at = self._clock.monotonic()
-        assert isinstance(answer.content, Body)
+        assert isinstance(answer.content, ResponseBody)
         return WatchStream(
             answer.content,
             server_timeout=timeout,

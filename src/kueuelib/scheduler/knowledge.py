@@ -16,7 +16,7 @@ from kueuelib.api.quantity import Quantity, quantity_of
 from kueuelib.api.struct import frozen
 from kueuelib.scheduler.decide.preemption.guard import PreemptionHistory
 from kueuelib.scheduler.facts.handlers import Facts
-from kueuelib.scheduler.facts.workloads import Standing, Where
+from kueuelib.scheduler.facts.workloads import QueuePosition, Where
 from kueuelib.scheduler.object_reasons import BackingOff, ClusterQueueInactive
 from kueuelib.scheduler.pending.queue import Pending, PendingPlace, PendingQueue
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
@@ -444,12 +444,12 @@ class Knowledge:
         queue = self._queues.cluster_queues.get(name)
         return [] if queue is None else sorted(queue.items.values(), key=queue.heap.place)
 
-    def standing(self, key: ObjectKey) -> Standing:
+    def standing(self, key: ObjectKey) -> QueuePosition:
         """The standing of a workload."""
         holder = self._cache.holder(key)
         if holder is not None:
             where = Where.ASSUMED if holder.assumed else Where.HOLDS_QUOTA
-            return Standing(where, holder.cluster_queue)
+            return QueuePosition(where, holder.cluster_queue)
         item = self._queues.get(key)
         if item is None:
             return self._facts.workloads.outside(key)
@@ -457,12 +457,12 @@ class Knowledge:
         activity = self.activity(home)
         if not activity.active:
             why = ClusterQueueInactive(home, activity.reason)
-            return Standing(Where.CLUSTER_QUEUE_INACTIVE, home, why)
+            return QueuePosition(Where.CLUSTER_QUEUE_INACTIVE, home, why)
         if item.back_off is not None:
-            return Standing(Where.BACKING_OFF, home, BackingOff(item.back_off))
+            return QueuePosition(Where.BACKING_OFF, home, BackingOff(item.back_off))
         where = {
             PendingPlace.HEAP: Where.PENDING,
             PendingPlace.INADMISSIBLE: Where.INADMISSIBLE,
             PendingPlace.IN_FLIGHT: Where.IN_FLIGHT,
         }[item.place]
-        return Standing(where, home, item.reason or NotEvaluated())
+        return QueuePosition(where, home, item.reason or NotEvaluated())

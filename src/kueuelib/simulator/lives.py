@@ -30,7 +30,7 @@ from kueuelib.simulator.live import Listener, Live, arriving
 from kueuelib.simulator.work import TraceJob
 from kueuelib.workload import states
 from kueuelib.workload.life import LifeSettings
-from kueuelib.workload.next_step import next_step, surroundings
+from kueuelib.workload.next_step import next_step, workload_context
 from kueuelib.workload.phases import set_condition, with_status
 from kueuelib.workload.states import Phase
 
@@ -225,7 +225,7 @@ class JobLifecycles:
 
     def _look(self, live: Live) -> None:
         self.engine.advance(self._now)
-        around = surroundings(live.raw, self._objects, self.engine, self._life)
+        around = workload_context(live.raw, self._objects, self.engine, self._life)
         step = next_step(live.raw, around, self._now)
         if step.make_room:
             self.carry_out(self.engine.make_room(live.key))
@@ -338,7 +338,7 @@ class JobLifecycles:
 
 
 class _Objects:
-    """The objects of a cluster, for `surroundings`."""
+    """The objects of a cluster, for `workload_context`."""
 
     def __init__(self, cluster: ClusterSetup) -> None:
         self._cluster = cluster

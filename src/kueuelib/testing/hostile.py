@@ -45,7 +45,8 @@ from kueuelib.testing.storm.seed_plan import SeedReport as Report
 from kueuelib.testing.storm.seed_plan import summary, timeline
 from kueuelib.testing.storm.theatre import LawBook
 from kueuelib.testing.storm.theatre import WorldProgram as Program
-from kueuelib.testing.storm.tour import apart, replay, shrunk, tour
+from kueuelib.testing.storm.tour import apart, replay, shrunk
+from kueuelib.testing.storm.tour import campaign as tour
 from kueuelib.testing.storm.trial import (
     ClusterState,
     CommitLaw,

@@ -31,7 +31,7 @@ from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.plan import plan
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.jobs.reconcile.written import ADDED_AT_START
 from kueuelib.workload import states
 from kueuelib.workload.states import BUNDLE
@@ -149,13 +149,13 @@ class JobWorld:
         left = "; ".join(map(_described, commands))
         raise NotSettled(f"after {MOST_PLANS} steps the job still changes: {left}")
 
-    def _situation(self) -> Situation:
+    def _situation(self) -> JobSnapshot:
         job = self.job
         if job is None:
-            return Situation(None, self.now, self.settings, orphans=self.workloads)
+            return JobSnapshot(None, self.now, self.settings, orphans=self.workloads)
         uid = job["metadata"]["uid"]
         owned = tuple(wl for wl in self.workloads if controlled_by(wl, uid))
-        return Situation(
+        return JobSnapshot(
             self.integration.job_type(copy.deepcopy(job)),
             self.now,
             self.settings,

@@ -74,7 +74,7 @@ from kueuelib.workload.states import Phase
 
 
 @attrs.frozen
-class Surroundings:
+class WorkloadContext:
     """The input of a decision about a Workload, besides the Workload.
 
     Attributes:
@@ -139,7 +139,7 @@ class Step:
 NOTHING = Step()
 
 
-def next_step(wl: Obj, around: Surroundings, now: float) -> Step:
+def next_step(wl: Obj, around: WorkloadContext, now: float) -> Step:
     """The next step of a Workload.
 
     Args:
@@ -188,7 +188,7 @@ def _lost_its_job(wl: Obj) -> bool:
     return bool(job) and all(ref.get("uid") != job for ref in owners)
 
 
-def obstacle(queue_name: str, around: Surroundings) -> Reason | None:
+def obstacle(queue_name: str, around: WorkloadContext) -> Reason | None:
     """The obstacle that keeps a pending Workload out of its queue, or None."""
     facts = around.local_queue
     reason = queue_obstacle(queue_name, facts, known=around.cluster_queue is not None)
@@ -197,7 +197,7 @@ def obstacle(queue_name: str, around: Surroundings) -> Reason | None:
     return reason
 
 
-def _required(wl: Obj, around: Surroundings) -> tuple[str, ...]:
+def _required(wl: Obj, around: WorkloadContext) -> tuple[str, ...]:
     return required_checks(around.cluster_queue or {}, states.status_of(wl).get("admission"))
 
 
@@ -244,7 +244,7 @@ def _was_reactivated(wl: Obj, phase: Phase) -> bool:
     return cause.get("status") == "False" and states.is_deactivation(cause["reason"])
 
 
-def _pending(wl: Obj, around: Surroundings, now: float) -> Step:
+def _pending(wl: Obj, around: WorkloadContext, now: float) -> Step:
     over, look_again = _retries(wl, around.retry_delays, now)
     if over:
         return Step(workload=states.reset_checks(wl, over, "The delay after Retry is over", now))
@@ -283,7 +283,7 @@ def _gated(wl: Obj, gates: tuple[str, ...], now: float) -> Step:
     return Step(workload=changed, notes=(Note("Normal", "AdmissionGateCleared", message),))
 
 
-def _with_quota(wl: Obj, phase: Phase, around: Surroundings, now: float) -> Step:
+def _with_quota(wl: Obj, phase: Phase, around: WorkloadContext, now: float) -> Step:
     retried = states.checks_in(wl, CHECK_RETRY)
     if retried:
         message = f"Checks have to be tried again: {_told(wl, CHECK_RETRY)}"
@@ -437,9 +437,9 @@ class Judgements(Protocol):
         ...
 
 
-def surroundings(
+def workload_context(
     wl: Obj, objects: Objects, judgements: Judgements, life: LifeSettings
-) -> Surroundings:
+) -> WorkloadContext:
     """The queues and checks of a Workload; those of a finished one do not matter.
 
     Args:
@@ -449,7 +449,7 @@ def surroundings(
         life: the settings for times.
     """
     if states.is_finished(wl):
-        return Surroundings(life=life)
+        return WorkloadContext(life=life)
     queue_key = ObjectKey(key_of(wl).namespace, wl["spec"].get("queueName") or "")
     raw_queue = objects.local_queue(queue_key)
     local_queue = None if raw_queue is None else LocalQueueFacts.of_raw(raw_queue)
@@ -458,9 +458,9 @@ def surroundings(
     if not name and local_queue is not None:
         name = local_queue.cluster_queue
     if not name:
-        return Surroundings(local_queue, life=life)
+        return WorkloadContext(local_queue, life=life)
     cluster_queue = objects.cluster_queue(name)
-    return Surroundings(
+    return WorkloadContext(
         local_queue,
         cluster_queue,
         judgements.activity(name),

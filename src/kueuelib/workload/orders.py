@@ -161,7 +161,7 @@ class Ended:
 
 
 @attrs.frozen
-class Line:
+class PendingWrites:
     """The orders of one Workload.
 
     Attributes:
@@ -189,15 +189,15 @@ class Edge:
         events: what the engine must receive, in this order.
     """
 
-    line: Line | None
+    line: PendingWrites | None
     ended: tuple[Ended, ...] = ()
     events: tuple[Forgotten | EvictionFailed, ...] = ()
 
 
-def submitted(line: Line | None, new: Order) -> Edge:
+def submitted(line: PendingWrites | None, new: Order) -> Edge:
     """Submit a new order."""
     if line is None:
-        return Edge(Line(new))
+        return Edge(PendingWrites(new))
     first = line.first
     if not line.under_way:
         if line.doubtful and _evicts(new, first):
@@ -220,18 +220,18 @@ def submitted(line: Line | None, new: Order) -> Edge:
     return attrs.evolve(met, line=attrs.evolve(line, then=left))
 
 
-def begun(line: Line) -> Line:
+def begun(line: PendingWrites) -> PendingWrites:
     """Begin to write the first order."""
     assert not line.under_way
     return attrs.evolve(line, under_way=True)
 
 
-def gives_up(line: Line) -> bool:
+def gives_up(line: PendingWrites) -> bool:
     """Whether one more refusal ends the first order."""
     return line.refusals + 1 >= REFUSALS
 
 
-def ended(line: Line, outcome: Outcome, why: str = "") -> Edge:
+def ended(line: PendingWrites, outcome: Outcome, why: str = "") -> Edge:
     """End an attempt to write the first order.
 
     Args:
@@ -241,7 +241,7 @@ def ended(line: Line, outcome: Outcome, why: str = "") -> Edge:
     """
     assert line.under_way
     first, then = line.first, line.then
-    rest = None if then is None else Line(then)
+    rest = None if then is None else PendingWrites(then)
     match outcome:
         case Outcome.STORED:
             return Edge(rest, (Ended(first, OrderEnd.STORED),))
@@ -259,14 +259,14 @@ def ended(line: Line, outcome: Outcome, why: str = "") -> Edge:
     return Edge(stays) if then is None else submitted(stays, then)
 
 
-def _lost(line: Line, how: OrderEnd, why: str = "") -> Edge:
+def _lost(line: PendingWrites, how: OrderEnd, why: str = "") -> Edge:
     """The first order will not be written; an order behind an admission may depend on it."""
     first, then = line.first, line.then
     if then is not None and _evicts(then, first):
         over = (Ended(first, how), Ended(then, OrderEnd.VOID))
         return Edge(None, over, (*_loss(first), *_loss(then)))
     told = () if then is not None and _takes_over(then, first) else _loss(first, why)
-    return Edge(None if then is None else Line(then), (Ended(first, how),), told)
+    return Edge(None if then is None else PendingWrites(then), (Ended(first, how),), told)
 
 
 def _meet(old: Order, new: Order) -> Edge:
@@ -275,7 +275,7 @@ def _meet(old: Order, new: Order) -> Edge:
         over = (Ended(old, OrderEnd.PREEMPTED), Ended(new, OrderEnd.VOID))
         return Edge(None, over, (*_loss(old), *_loss(new)))
     told = () if _takes_over(new, old) else _loss(old)
-    return Edge(Line(new), (Ended(old, OrderEnd.SUPERSEDED),), told)
+    return Edge(PendingWrites(new), (Ended(old, OrderEnd.SUPERSEDED),), told)
 
 
 def _evicts(new: Order, old: Order) -> bool:
@@ -323,7 +323,7 @@ class OrderBook:
     """The orders of all Workloads, each with its place in the table."""
 
     def __init__(self) -> None:
-        self._lines: dict[ObjectKey, Line] = {}
+        self._lines: dict[ObjectKey, PendingWrites] = {}
         self._count = 0
 
     def __len__(self) -> int:

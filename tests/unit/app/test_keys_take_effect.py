@@ -20,7 +20,7 @@ from kueuelib.app.part_settings import job_settings
 from kueuelib.controllers.assembly import ControllerSettings
 from kueuelib.controllers.visibility import server
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.runtime.manager import Life, Manager
+from kueuelib.runtime.manager import Manager, ProgramRun
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler.settings import Settings
 from kueuelib.workload.life import LifeSettings, PodsReadyPolicy
@@ -112,7 +112,7 @@ async def told(content: Mapping[str, Any], version: str) -> Told:
         connected = AsyncMock(side_effect=ConnectionAbortedError)
         patch.setattr(wiring, "connect", connected)
         with pytest.raises(ConnectionAbortedError):
-            await wiring.lives_of(configuration, "test", None)(Mock(Life), 0.0)
+            await wiring.lives_of(configuration, "test", None)(Mock(ProgramRun), 0.0)
         calls["connect"] = ((), connected.call_args.kwargs)
         await wiring.assemble_manager(
             manager, configuration, client, Telemetry(), "v1beta2", "test"

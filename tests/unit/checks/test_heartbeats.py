@@ -9,7 +9,7 @@ import pytest
 from kueuelib.api.meta import ObjectKey
 from kueuelib.checks.heartbeats import (
     Heartbeats,
-    Silence,
+    StaleHeartbeat,
     lease_annotations,
     lease_labels,
     lease_name,
@@ -62,7 +62,7 @@ def test_who_does_not_renew_for_two_terms_is_silent_since_its_last_renewal():
     found.observe([lease(A, B, renewed=7)], 35.0)
     since = "2026-01-01T00:00:07Z"
     key = ObjectKey("ns", "lease")
-    assert found.silences() == {A: Silence(A, key, since), B: Silence(B, key, since)}
+    assert found.silences() == {A: StaleHeartbeat(A, key, since), B: StaleHeartbeat(B, key, since)}
     assert found.silences()[A].message == (
         f"no sign of life from {A} since {since}: its Lease ns/lease is not renewed"
     )

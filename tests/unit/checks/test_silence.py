@@ -12,7 +12,7 @@ import pytest
 from kueuelib.api import kinds
 from kueuelib.api.meta import ObjectKey
 from kueuelib.checks import Ready, check
-from kueuelib.checks.heartbeats import SilenceWatch, lease_annotations, lease_labels
+from kueuelib.checks.heartbeats import HeartbeatWatch, lease_annotations, lease_labels
 from kueuelib.errors import Forbidden
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.events import EventRecorder
@@ -56,7 +56,7 @@ async def watching(checks: Any, *own: str) -> AsyncIterator[Looks]:
     manager, cache, clock = Manager(stop_deadline=5.0), Cache(checks.client), Looks()
     recorder = EventRecorder(checks.client, "kueue")
     informer = cache.informer(kinds.ADMISSION_CHECKS)
-    watch = SilenceWatch(checks.client, informer, recorder, "default", own, clock=clock)
+    watch = HeartbeatWatch(checks.client, informer, recorder, "default", own, clock=clock)
     manager.add(Group.EVENTS, recorder)
     manager.add(Group.CACHES, cache)
     manager.add(Group.ELECTED, watch)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.controllers.strangers import MESSAGE, PERIOD, RESERVED_BY_ANOTHER, Strangers
+from kueuelib.controllers.strangers import MESSAGE, PERIOD, RESERVED_BY_ANOTHER, ForeignReservations
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.telemetry import Telemetry
 
@@ -34,7 +34,7 @@ class Seen:
 
     def __init__(self, *, holds: bool = False, decides: bool = True) -> None:
         self.telemetry, self.events, self.now = Telemetry(), [], 5.0
-        self.strangers = Strangers(
+        self.strangers = ForeignReservations(
             self.telemetry,
             self,  # type: ignore[arg-type]
             lambda key: holds,

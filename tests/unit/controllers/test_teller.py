@@ -8,21 +8,28 @@ import contextlib
 import pytest
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.controllers.applier import PAUSE, REST, TOLD_AT_ONCE, TRICKLE, Lines, Teller
+from kueuelib.controllers.applier import (
+    PAUSE,
+    REST,
+    TOLD_AT_ONCE,
+    TRICKLE,
+    PendingReasonWriter,
+    UnwrittenReasons,
+)
 
 
 def key(name: object) -> ObjectKey:
     return ObjectKey("ns", str(name))
 
 
-def told(lines: Lines, start: float, end: float) -> list[ObjectKey]:
+def told(lines: UnwrittenReasons, start: float, end: float) -> list[ObjectKey]:
     """Everybody who is told at the looks from one instant to another."""
     looks = round((end - start) / PAUSE)
     return [each for look in range(looks) for each in lines.take(start + look * PAUSE)]
 
 
 def test_a_queue_at_rest_is_told_in_groups() -> None:
-    lines = Lines()
+    lines = UnwrittenReasons()
     for number in range(TOLD_AT_ONCE + 5):
         lines.waits(key(number), "cq", 0.0)
     assert lines.take(0.0) == tuple(map(key, range(TOLD_AT_ONCE)))
@@ -31,7 +38,7 @@ def test_a_queue_at_rest_is_told_in_groups() -> None:
 
 
 def test_who_is_admitted_is_not_told() -> None:
-    lines = Lines()
+    lines = UnwrittenReasons()
     lines.waits(key(1), "cq", 0.0)
     lines.admitted(key(1), "cq", 0.0)
     assert told(lines, 0.0, REST + 1) == []
@@ -39,7 +46,7 @@ def test_who_is_admitted_is_not_told() -> None:
 
 
 def test_a_busy_queue_is_told_little_by_little_until_it_rests() -> None:
-    lines, count = Lines(), 1000
+    lines, count = UnwrittenReasons(), 1000
     for number in range(count):
         lines.waits(key(number), "cq", 0.0)
     lines.admitted(key("other"), "cq", 0.0)
@@ -49,7 +56,7 @@ def test_a_busy_queue_is_told_little_by_little_until_it_rests() -> None:
 
 
 def test_busy_queues_take_turns_and_do_not_slow_down_one_at_rest() -> None:
-    lines = Lines()
+    lines = UnwrittenReasons()
     for name in ("a", "b"):
         for number in range(9):
             lines.waits(key(f"{name}{number}"), name, 0.0)
@@ -61,7 +68,7 @@ def test_busy_queues_take_turns_and_do_not_slow_down_one_at_rest() -> None:
 
 
 def test_nobody_is_told_before_the_time_and_of_two_times_the_earlier_counts() -> None:
-    lines = Lines()
+    lines = UnwrittenReasons()
     lines.waits(key(1), "cq", 1.0)
     assert lines.take(0.9) == ()
     lines.waits(key(1), "cq", 5.0)
@@ -69,7 +76,7 @@ def test_nobody_is_told_before_the_time_and_of_two_times_the_earlier_counts() ->
 
 
 def test_who_moves_to_another_queue_is_told_once() -> None:
-    lines = Lines()
+    lines = UnwrittenReasons()
     lines.waits(key(1), "a", 0.0)
     lines.waits(key(1), "b", 0.0)
     assert told(lines, 0.0, 1.0) == [key(1)]
@@ -95,7 +102,9 @@ class Clock:
 @pytest.mark.parametrize("after", [0.0, 1.0])
 async def test_the_teller_works_while_somebody_waits_and_then_sleeps(after: float) -> None:
     clock, found = Clock(), list[tuple[float, ObjectKey]]()
-    teller = Teller(lambda keys: found.extend((clock.time, each) for each in keys), clock=clock)
+    teller = PendingReasonWriter(
+        lambda keys: found.extend((clock.time, each) for each in keys), clock=clock
+    )
     task = asyncio.create_task(teller.run(lambda: None))
     for round_ in range(2):
         start = clock.time
@@ -111,7 +120,7 @@ async def test_the_teller_works_while_somebody_waits_and_then_sleeps(after: floa
 
 
 def test_a_look_has_its_limit_whatever_the_order_of_the_lines() -> None:
-    lines = Lines()
+    lines = UnwrittenReasons()
     for queue in ("at-rest-1", "busy", "at-rest-2"):
         for number in range(2 * TOLD_AT_ONCE):
             lines.waits(key(f"{queue}-{number}"), queue, 0.0)

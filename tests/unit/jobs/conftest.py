@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kueuelib.jobs.batch.job import BatchJob
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import JobSnapshot
 
 KUEUE = "kueue.x-k8s.io"
 NOW = 1_700_000_000.0
@@ -172,8 +172,8 @@ class Build:
         running["status"] = {"startTime": "2024-01-01T00:00:10Z", **status}
         return running
 
-    def situation(self, job: dict[str, Any] | None, *workloads: Any, **fields: Any) -> Situation:
-        return Situation(
+    def situation(self, job: dict[str, Any] | None, *workloads: Any, **fields: Any) -> JobSnapshot:
+        return JobSnapshot(
             None if job is None else BatchJob(job),
             NOW,
             workloads=tuple(workloads),

@@ -24,7 +24,7 @@ from kueuelib.jobs import (
 from kueuelib.jobs.catalog.plugins import as_integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.reports import reclaimable_counts
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.runtime import Resource
 from kueuelib.testing.job_world import QUEUE, JobWorld
 
@@ -235,7 +235,7 @@ def test_a_field_that_an_object_lacks_is_a_mistake_in_the_object() -> None:
         def pod_sets(self) -> Any:
             return [PodSet("main", self.spec["workers"], TEMPLATE)]
 
-    situation = Situation(None, 0.0, JobSettings())
+    situation = JobSnapshot(None, 0.0, JobSettings())
     with pytest.raises(InvalidJob, match=r"Careless.pod_sets\(\): raised KeyError\('workers'\)"):
         situation.pod_sets(Careless({"metadata": {"name": "one"}, "spec": {}}))
 

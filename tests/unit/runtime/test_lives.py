@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from kueuelib.errors import ConfigError, Forbidden, LeadershipLost, Unavailable
-from kueuelib.runtime.manager import Life, live_until
+from kueuelib.runtime.manager import ProgramRun, run_until_stopped
 
 REFUSED = ConfigError("Lease", "may not be read", "grant get")
 
@@ -24,7 +24,7 @@ class Program:
         if end is not None:
             raise end
 
-    async def once(self, life: Life, patience: float) -> None:
+    async def once(self, life: ProgramRun, patience: float) -> None:
         self.waits.append(patience)
         if self.ends and not isinstance(self.ends[0], LeadershipLost | None | RuntimeError):
             raise self.ends.pop(0)  # during the start
@@ -47,33 +47,33 @@ async def test_a_later_life_tries_to_start_until_the_server_lets_it(
     no_pauses: list[float], error: Exception
 ) -> None:
     program = Program(LeadershipLost("away"), error, error, None)
-    await live_until(Life(), program.once, 60)
+    await run_until_stopped(ProgramRun(), program.once, 60)
     assert program.waits == [60, *[float("inf")] * 3]
     assert 0.5 <= no_pauses[0] < no_pauses[1] <= 10 * 1.2
 
 
 async def test_the_first_start_fails_at_once(no_pauses: list[float]) -> None:
     with pytest.raises(ConfigError):
-        await live_until(Life(), Program(REFUSED).once, 60)
+        await run_until_stopped(ProgramRun(), Program(REFUSED).once, 60)
     assert not no_pauses
 
 
 async def test_a_manager_that_fails_ends_the_program() -> None:
     class Broken(Program):
-        async def once(self, life: Life, patience: float) -> None:
+        async def once(self, life: ProgramRun, patience: float) -> None:
             self.waits.append(patience)
             await life.run(self)  # type: ignore[arg-type]
 
     program = Broken(LeadershipLost("away"), REFUSED)
     with pytest.raises(ConfigError):
-        await live_until(Life(), program.once, 60)
+        await run_until_stopped(ProgramRun(), program.once, 60)
     assert len(program.waits) == 2
 
 
 async def test_a_signal_ends_a_pause() -> None:
-    life, program = Life(), Program(LeadershipLost("away"), *[REFUSED] * 50)
+    life, program = ProgramRun(), Program(LeadershipLost("away"), *[REFUSED] * 50)
     async with anyio.create_task_group() as group:
-        group.start_soon(live_until, life, program.once, 60)
+        group.start_soon(run_until_stopped, life, program.once, 60)
         with anyio.fail_after(5):
             while len(program.waits) < 2:
                 await anyio.sleep(0.01)

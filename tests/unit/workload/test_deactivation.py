@@ -15,14 +15,14 @@ from kueuelib.scheduler.object_reasons import LocalQueueFacts
 from kueuelib.scheduler.quota.queue_spec import ACTIVE, Activity
 from kueuelib.workload import states
 from kueuelib.workload.life import LifeSettings, PodsReadyPolicy
-from kueuelib.workload.next_step import Surroundings, next_step
+from kueuelib.workload.next_step import WorkloadContext, next_step
 from kueuelib.workload.states import Phase
 
 NOW = 1_700_000_000.0
 LATER = NOW + 86_400
 STOPPED = Activity(active=False, reason="Stopped", message="stopped")
 LIFE = LifeSettings(PodsReadyPolicy())
-AROUND = Surroundings(
+AROUND = WorkloadContext(
     LocalQueueFacts("main", "cq"),
     {
         "metadata": {"name": "cq"},
@@ -78,13 +78,13 @@ def by_a_stopped_local_queue(wl: Obj) -> Obj:
     return settled(wl, stopped_local_queue())
 
 
-def stopped_cluster_queue() -> Surroundings:
+def stopped_cluster_queue() -> WorkloadContext:
     queue: Any = AROUND.cluster_queue
     queue = {**queue, "spec": {**queue["spec"], "stopPolicy": "HoldAndDrain"}}
     return attrs.evolve(AROUND, cluster_queue=queue, activity=STOPPED)
 
 
-def stopped_local_queue() -> Surroundings:
+def stopped_local_queue() -> WorkloadContext:
     assert AROUND.local_queue is not None
     local = attrs.evolve(AROUND.local_queue, stop_policy="HoldAndDrain")
     return attrs.evolve(AROUND, local_queue=local)
@@ -122,7 +122,7 @@ ORDERS = [
 ]
 
 
-def settled(wl: Obj, around: Surroundings = AROUND, now: float = NOW) -> Obj:
+def settled(wl: Obj, around: WorkloadContext = AROUND, now: float = NOW) -> Obj:
     """The workload when its controller has nothing left to do."""
     for _ in range(20):
         step = next_step(wl, around, now)
@@ -134,7 +134,7 @@ def settled(wl: Obj, around: Surroundings = AROUND, now: float = NOW) -> Obj:
     raise AssertionError("it never comes to rest")
 
 
-def end(wl: Obj, around: Surroundings, *acts: Any) -> Obj:
+def end(wl: Obj, around: WorkloadContext, *acts: Any) -> Obj:
     """The state of a workload after some acts, its controller faster than each next one, and after
     its queues have started and all delays are over; without the verdict about quota, which the
     next cycle renews.

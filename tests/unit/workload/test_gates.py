@@ -9,14 +9,14 @@ import pytest
 from kueuelib.scheduler.object_reasons import LocalQueueFacts
 from kueuelib.scheduler.quota.queue_spec import ACTIVE
 from kueuelib.workload import states
-from kueuelib.workload.next_step import NOTHING, Step, Surroundings, next_step
+from kueuelib.workload.next_step import NOTHING, Step, WorkloadContext, next_step
 from kueuelib.workload.states import IllegalTransition
 
 Obj = dict[str, Any]
 NOW = 1_700_000_000.0
 GATES = "kueue.x-k8s.io/admission-gated-by"
 QUEUE = {"metadata": {"name": "cq"}, "spec": {"stopPolicy": "None"}}
-AROUND = Surroundings(LocalQueueFacts("main", "cq"), QUEUE, ACTIVE)
+AROUND = WorkloadContext(LocalQueueFacts("main", "cq"), QUEUE, ACTIVE)
 ADMISSION: Obj = {"clusterQueue": "cq", "podSetAssignments": [{"name": "main", "count": 1}]}
 
 
@@ -33,8 +33,8 @@ def said(step: Step) -> tuple[str, str, list[str]]:
     return found["reason"], found["message"], [note.reason for note in step.notes]
 
 
-@pytest.mark.parametrize("around", [AROUND, Surroundings()], ids=["sound", "no queue"])
-def test_its_condition_names_the_gates_once(around: Surroundings) -> None:
+@pytest.mark.parametrize("around", [AROUND, WorkloadContext()], ids=["sound", "no queue"])
+def test_its_condition_names_the_gates_once(around: WorkloadContext) -> None:
     step = next_step(gated(), around, NOW)
     message = "Admission is gated by: example.com/a,example.com/b"
     assert said(step) == ("AdmissionGated", message, ["AdmissionGated"])

@@ -12,7 +12,7 @@ from kueuelib.scheduler.object_reasons import LocalQueueFacts
 from kueuelib.scheduler.quota.queue_spec import ACTIVE
 from kueuelib.workload import states
 from kueuelib.workload.life import LifeSettings, PodsReadyPolicy, pods_are_ready
-from kueuelib.workload.next_step import NOTHING, Step, Surroundings, next_step
+from kueuelib.workload.next_step import NOTHING, Step, WorkloadContext, next_step
 from kueuelib.workload.states import Phase, status_writes
 
 NOW = 1_700_000_000.0
@@ -49,7 +49,7 @@ def with_condition(wl: Obj, type: str, status: str, reason: str, now: float) -> 
 
 def step(wl: Obj, now: float, policy: PodsReadyPolicy | None = POLICY, **fields: Any) -> Step:
     life = LifeSettings(policy, **fields)
-    return next_step(wl, Surroundings(LOCAL, QUEUE, ACTIVE, life=life), now)
+    return next_step(wl, WorkloadContext(LOCAL, QUEUE, ACTIVE, life=life), now)
 
 
 def evicted(wl: Obj, now: float) -> Obj:

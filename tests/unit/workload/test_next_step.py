@@ -15,7 +15,7 @@ from kueuelib.scheduler.quota.queue_spec import ACTIVE, UNKNOWN, Activity
 from kueuelib.scheduler.reasons import MakingRoom, NotEvaluated, QuotaWithdrawn
 from kueuelib.workload import states
 from kueuelib.workload.checks import passed_all, required_checks
-from kueuelib.workload.next_step import NOTHING, Step, Surroundings, next_step
+from kueuelib.workload.next_step import NOTHING, Step, WorkloadContext, next_step
 from kueuelib.workload.states import Phase
 
 NOW = 1_700_000_000.0
@@ -57,9 +57,9 @@ LOCAL = LocalQueueFacts("main", "cq")
 
 def around(
     cq: Obj | None = None, why: str = "", local: LocalQueueFacts = LOCAL, **fields: Any
-) -> Surroundings:
+) -> WorkloadContext:
     activity = ACTIVE if not why else Activity(active=False, reason=why, message=why)
-    return Surroundings(local, queue() if cq is None else cq, activity, **fields)
+    return WorkloadContext(local, queue() if cq is None else cq, activity, **fields)
 
 
 def stopped(policy: str) -> LocalQueueFacts:
@@ -87,15 +87,17 @@ def test_a_pending_workload_of_a_sound_queue_is_left_to_the_scheduler() -> None:
 @pytest.mark.parametrize(
     ("surroundings", "reason", "message"),
     [
-        (Surroundings(), "Misconfigured", "LocalQueue main doesn't exist"),
-        (Surroundings(local_queue=LOCAL), "Misconfigured", "ClusterQueue cq doesn't exist"),
+        (WorkloadContext(), "Misconfigured", "LocalQueue main doesn't exist"),
+        (WorkloadContext(local_queue=LOCAL), "Misconfigured", "ClusterQueue cq doesn't exist"),
         (around(local=stopped("Hold")), "Suspended", "LocalQueue main is stopped"),
         (around(queue(policy="Hold"), "Stopped"), "Suspended", "ClusterQueue cq is stopped"),
         (around(why="Terminating"), "Suspended", "ClusterQueue cq is terminating"),
         (around(why="FlavorNotFound"), "Misconfigured", "ClusterQueue cq is inactive"),
     ],
 )
-def test_an_obstacle_is_named_once(surroundings: Surroundings, reason: str, message: str) -> None:
+def test_an_obstacle_is_named_once(
+    surroundings: WorkloadContext, reason: str, message: str
+) -> None:
     step = next_step(workload(), surroundings, NOW)
     assert step.workload is not None
     found = states.condition(step.workload, "QuotaReserved")
@@ -251,7 +253,7 @@ def test_a_queue_that_starts_again_takes_its_drained_workloads_back() -> None:
 
 
 def test_a_deleted_queue_cancels_reservations_and_lets_admitted_workloads_run() -> None:
-    gone = Surroundings(LOCAL, None)
+    gone = WorkloadContext(LOCAL, None)
     for surroundings in (gone, around(queue("a", deleted=True))):
         step = next_step(reserved(check("a")), surroundings, NOW)
         assert status_reason(step) in ("Misconfigured", "Suspended")
@@ -422,7 +424,7 @@ def test_steps_are_legal_and_come_to_an_end(
         except states.IllegalTransition:
             continue
     cq = queue(*required, policy=policy) if has_queue else None
-    surroundings = Surroundings(LOCAL, cq, ACTIVE if active else UNKNOWN, {"a": 60.0, "b": 60.0})
+    surroundings = WorkloadContext(LOCAL, cq, ACTIVE if active else UNKNOWN, {"a": 60.0, "b": 60.0})
     for _ in range(8):
         step = next_step(wl, surroundings, NOW)
         if step.deactivate:
@@ -457,7 +459,7 @@ def test_a_required_check_that_is_not_listed_yet_has_not_passed(
 def test_a_workload_whose_job_was_deleted_without_it_is_finished_and_let_go() -> None:
     wl = workload()
     wl["metadata"]["labels"] = {"kueue.x-k8s.io/job-uid": "gone"}
-    around = Surroundings(local_queue=LOCAL, cluster_queue=queue())
+    around = WorkloadContext(local_queue=LOCAL, cluster_queue=queue())
     finished = next_step(wl, around, NOW).workload
     assert finished is not None
     assert states.condition(finished, "Finished")["reason"] == "OwnerNotFound"

@@ -22,10 +22,10 @@ from kueuelib.workload.orders import (
     Edge,
     Ended,
     Eviction,
-    Line,
     Order,
     OrderBook,
     Outcome,
+    PendingWrites,
     What,
 )
 
@@ -108,7 +108,7 @@ class Story:
         return "" if line is None else shown(line)
 
 
-def shown(line: Line) -> str:
+def shown(line: PendingWrites) -> str:
     marks = ("*" if line.under_way else "") + ("?" if line.doubtful else "")
     then = "" if line.then is None else f" {name_of(line.then.what)}"
     return name_of(line.first.what) + marks + then

@@ -52,7 +52,7 @@ TRUST = ObjectKey("kube-system", "extension-apiserver-authentication")
 
 
 @attrs.frozen
-class Wish:
+class ResourceAttributes:
     """The object that the caller wants to read.
 
     Attributes:
@@ -205,7 +205,7 @@ class Delegation:
         """The owner of a token; see `caller_by_token`."""
         return await caller_by_token(self._client, token)
 
-    async def authorize(self, caller: Caller, wish: Wish) -> None:
+    async def authorize(self, caller: Caller, wish: ResourceAttributes) -> None:
         """Checks that a caller may read an object.
 
         Raises:
@@ -366,7 +366,7 @@ def _document(parts: list[str]) -> Obj | None:
     return None
 
 
-def _wish(parts: list[str]) -> Wish | None:
+def _wish(parts: list[str]) -> ResourceAttributes | None:
     """The queue of a path; None if the path does not name one."""
     match parts:
         case ["apis", group, version, plural, name, sub]:
@@ -379,7 +379,7 @@ def _wish(parts: list[str]) -> Wish | None:
         return None
     if KINDS[plural][1] is not bool(namespace):
         return None
-    return Wish(version, plural, sub, name, namespace, group)
+    return ResourceAttributes(version, plural, sub, name, namespace, group)
 
 
 def _unknown(kind: str, name: str) -> NotFound:

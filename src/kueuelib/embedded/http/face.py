@@ -28,7 +28,7 @@ from kueuelib.embedded.http.answers import (
 from kueuelib.embedded.http.authentication import ANONYMOUS, OPEN_PATHS, Authenticator, impersonated
 from kueuelib.embedded.http.discovery import Discovery
 from kueuelib.embedded.http.openapi import OpenApi
-from kueuelib.embedded.http.parameters import Route, is_odd, parse, wish_of
+from kueuelib.embedded.http.parameters import Route, is_odd, parse, request_attributes
 from kueuelib.embedded.http.resources import ResourceHandler
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import ApiError, BadRequest, ServerError, TooLarge, Unauthorized
@@ -55,7 +55,7 @@ CHECKS = ("ping", "log", "shutdown")
 
 
 @attrs.define(eq=False, slots=False)
-class Face:
+class RequestHandler:
     """Answers HTTP requests with the help of a service.
 
     Args:
@@ -113,7 +113,7 @@ class Face:
             raise failures.no_page() if path.startswith("//") else failures.unknown_resource()
         route = parse(path)
         if path not in OPEN_PATHS:
-            wish = wish_of(request, route)
+            wish = request_attributes(request, route)
             decision = self._authorizer.authorize(caller, wish)
             if not decision.allowed:
                 raise refusal(caller, wish, decision.reason)

@@ -312,7 +312,7 @@ _OBJECT_VERBS = {
 _COLLECTION_VERBS = {"GET": "list", "HEAD": "list", "DELETE": "deletecollection"}
 
 
-def wish_of(request: web.BaseRequest, route: Route | None) -> Attributes:
+def request_attributes(request: web.BaseRequest, route: Route | None) -> Attributes:
     """The attributes of a request, for its resource or its path."""
     method = request.method
     if route is None or not route.plural:

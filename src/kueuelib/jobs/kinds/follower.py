@@ -222,7 +222,7 @@ HELD_BACK = frozenset({KindState.UNFIT, KindState.UNREADABLE})
 
 
 @attrs.frozen(eq=False)
-class Turn:
+class InformerEpoch:
     """A period in which the objects of a kind are known, from one informer.
 
     Attributes:
@@ -237,7 +237,7 @@ class Turn:
 
 
 @attrs.frozen
-class Standing:
+class KindReadiness:
     """The state of a kind, with its reason.
 
     Attributes:
@@ -248,12 +248,12 @@ class Standing:
 
     state: KindState
     why: str = ""
-    turn: Turn | None = None
+    turn: InformerEpoch | None = None
 
 
-def turn_without_objects(integration: Integration) -> Turn:
+def epoch_without_objects(integration: Integration) -> InformerEpoch:
     """The turn of a deleted kind: Workloads of its jobs are released."""
-    return Turn(integration, Store({PREBUILT_NAME: prebuilt_name}))
+    return InformerEpoch(integration, Store({PREBUILT_NAME: prebuilt_name}))
 
 
 class KindMetrics:
@@ -372,7 +372,7 @@ class KindFollower:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.integration = integration
-        self.standing = Standing(KindState.STARTING)
+        self.standing = KindReadiness(KindState.STARTING)
         self._client = client
         self._stores = stores
         self._cache = cache
@@ -405,7 +405,7 @@ class KindFollower:
         """The UID of the CRD; empty when it is not known."""
         return next((crd["metadata"]["uid"] for crd in self._definition.store.items()), "")
 
-    async def moved_from(self, standing: Standing) -> Standing:
+    async def moved_from(self, standing: KindReadiness) -> KindReadiness:
         """The next standing: returns once it differs from this one."""
         while self.standing == standing:
             await self._moved.wait()
@@ -454,7 +454,7 @@ class KindFollower:
         except (ApiError, TransportError, ConfigError) as error:
             self._log.info("the kind cannot be looked up now", error=str(error))
             if self.standing.state is KindState.STARTING and self._reading is None:
-                self._stand(Standing(KindState.MISSING, "the API server does not list it"))
+                self._stand(KindReadiness(KindState.MISSING, "the API server does not list it"))
             return
         if isinstance(presence, Served) and (why := self._unsuspendable()):
             presence = Unfit(why)
@@ -468,16 +468,16 @@ class KindFollower:
             case NotServed():
                 await self._stop_reading(gone=True)
                 if self.standing.turn is None or self.standing.turn.informer is not None:
-                    gone = turn_without_objects(self.integration)
-                    self._stand(Standing(KindState.MISSING, "it is not installed", gone))
+                    gone = epoch_without_objects(self.integration)
+                    self._stand(KindReadiness(KindState.MISSING, "it is not installed", gone))
             case Unfit(why):
                 await self._stop_reading()
-                self._stand(Standing(KindState.UNFIT, why))
+                self._stand(KindReadiness(KindState.UNFIT, why))
             case Unclear(why):
                 self._away_since = now if self._away_since is None else self._away_since
                 if self._reading is None or now - self._away_since >= PATIENCE:
                     await self._stop_reading()
-                    self._stand(Standing(KindState.MISSING, why))
+                    self._stand(KindReadiness(KindState.MISSING, why))
 
     def _unsuspendable(self) -> str:
         """Why no job of the kind could be suspended; all that does not fit the CRD is logged."""
@@ -515,7 +515,7 @@ class KindFollower:
         if gone:
             reading.informer.store.replace(())
 
-    def _of_reading(self, now: float) -> Standing:
+    def _of_reading(self, now: float) -> KindReadiness:
         """The standing according to the informer."""
         assert self._reading is not None
         informer = self._reading.informer
@@ -525,12 +525,12 @@ class KindFollower:
             turn = None
         elif turn is None or turn.informer is not informer:
             integration = self.integration.at(informer.resource.version)
-            turn = Turn(integration, informer.store, informer)
+            turn = InformerEpoch(integration, informer.store, informer)
         if error is not None:
-            return Standing(KindState.UNREADABLE, f"its objects cannot be read: {error}", turn)
-        return Standing(KindState.STARTING if turn is None else KindState.MANAGED, turn=turn)
+            return KindReadiness(KindState.UNREADABLE, f"its objects cannot be read: {error}", turn)
+        return KindReadiness(KindState.STARTING if turn is None else KindState.MANAGED, turn=turn)
 
-    def _stand(self, standing: Standing) -> None:
+    def _stand(self, standing: KindReadiness) -> None:
         if standing == self.standing:
             return
         if standing.turn is None:

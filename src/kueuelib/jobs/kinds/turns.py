@@ -12,10 +12,10 @@ from kueuelib.jobs.contract.commands import NORMAL, WARNING, Delete
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.kinds.follower import (
     HELD_BACK,
+    InformerEpoch,
     KindFollower,
+    KindReadiness,
     KindState,
-    Standing,
-    Turn,
     definition_name,
 )
 from kueuelib.jobs.lookups.stores import JobStores
@@ -81,7 +81,10 @@ class KindController:
     """
 
     def __init__(
-        self, follower: KindFollower, make: Callable[[Turn], Controller], recorder: EventSink
+        self,
+        follower: KindFollower,
+        make: Callable[[InformerEpoch], Controller],
+        recorder: EventSink,
     ) -> None:
         self._follower = follower
         self._make = make
@@ -106,10 +109,10 @@ class KindController:
                 await self._until_it_ends(turn)
                 group.cancel_scope.cancel()
 
-    async def _reconcile(self, turn: Turn) -> None:
+    async def _reconcile(self, turn: InformerEpoch) -> None:
         await self._make(turn).run(lambda: None)
 
-    async def _until_it_ends(self, turn: Turn | None) -> None:
+    async def _until_it_ends(self, turn: InformerEpoch | None) -> None:
         """Keep reporting this standing until the next turn."""
         standing = self._follower.standing
         while standing.turn is turn:
@@ -117,7 +120,7 @@ class KindController:
             with anyio.move_on_after(REMIND):
                 standing = await self._follower.moved_from(standing)
 
-    def _tell(self, standing: Standing) -> None:
+    def _tell(self, standing: KindReadiness) -> None:
         """Report on the CRD why jobs are not managed, and when they are again."""
         if standing.state in HELD_BACK:
             text = f"Jobs of this kind that name a queue stay as they are: {standing.why}"

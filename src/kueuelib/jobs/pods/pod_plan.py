@@ -43,7 +43,7 @@ from kueuelib.jobs.reconcile import reports
 from kueuelib.jobs.reconcile.metrics import REPAIRED
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClassNotFound, resolve
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR, UPDATED_WORKLOAD, Commands, release
 from kueuelib.jobs.reconcile.workload_build import with_gates
 from kueuelib.workload import states
@@ -59,7 +59,7 @@ UNGATED = "ungated"
 REJECTED = "rejected"
 
 
-def plan_pod(situation: Situation) -> Commands:
+def plan_pod(situation: JobSnapshot) -> Commands:
     """The plan for a pod without a group."""
     pod = situation.job
     if not isinstance(pod, PodJob) or pod.skip():
@@ -72,7 +72,7 @@ def plan_pod(situation: Situation) -> Commands:
     return commands or (pod.finalize() if pod.finished() else ())
 
 
-def _plan_deleted(situation: Situation, pod: PodJob) -> Commands:
+def _plan_deleted(situation: JobSnapshot, pod: PodJob) -> Commands:
     """A deleted pod is not kept; its Workload holds quota until the pod has finished, or, after an
     eviction, as long as the settings say. It is not queued again: a stopped pod never runs.
     """
@@ -126,7 +126,7 @@ def _reserves_other_pods(facts: GroupFacts, workload: Obj) -> bool:
     return others or roles.total != parent.replicas
 
 
-def plan_group(situation: Situation, group: PodGroup) -> Commands:
+def plan_group(situation: JobSnapshot, group: PodGroup) -> Commands:
     """The plan for a group with at least one pod."""
     pods, workload = group.facts.pods, group.workload
     dropped = marks.released(group.facts.gone)
@@ -189,7 +189,7 @@ def _too_late(pods: Iterable[Obj]) -> Commands:
     )
 
 
-def _late_strays(situation: Situation, group: PodGroup) -> Commands:
+def _late_strays(situation: JobSnapshot, group: PodGroup) -> Commands:
     """Deletes pods that came after the end of the group and lost their gate, unless they are on a
     node. A pod that was started by us owns the Workload, or belongs to a parent.
     """
@@ -201,7 +201,7 @@ def _late_strays(situation: Situation, group: PodGroup) -> Commands:
     return tuple(commands)
 
 
-def _strays(situation: Situation, group: PodGroup) -> Commands:
+def _strays(situation: JobSnapshot, group: PodGroup) -> Commands:
     """Deletes pods that may run although they are not admitted."""
     workload = group.workload
     if workload is None:
@@ -319,7 +319,7 @@ def _replaced(group: PodGroup) -> Commands:
     return marks.released([each.pod for each in group.roster.released])
 
 
-def _held_back(situation: Situation, group: PodGroup, workload: Obj) -> Commands:
+def _held_back(situation: JobSnapshot, group: PodGroup, workload: Obj) -> Commands:
     """Keeps a Workload out of its queue while pods are missing, and readmits it to the queue.
 
     A reservation for other pods than those that wait is taken back.
@@ -348,7 +348,7 @@ def _reserves_for_unedited(group: PodGroup, phase: Phase) -> bool:
     return not group.roles.declared and are_edited(group.roster.kept, group.roles)
 
 
-def _counted(situation: Situation, commands: Commands) -> Commands:
+def _counted(situation: JobSnapshot, commands: Commands) -> Commands:
     """The commands, with a count after each one that removes our gate."""
     counted: list[Command] = []
     admitted = sorted(
@@ -371,7 +371,7 @@ def _counted(situation: Situation, commands: Commands) -> Commands:
     return tuple(counted)
 
 
-def situation_of(group: PodGroup, base: Situation) -> Situation:
+def situation_of(group: PodGroup, base: JobSnapshot) -> JobSnapshot:
     """The situation of a group, for the plan of every job."""
     own = () if group.workload is None else (group.workload,)
     return attrs.evolve(base, job=group, workloads=own)

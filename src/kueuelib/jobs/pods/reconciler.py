@@ -29,7 +29,7 @@ from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.plan import NAMESPACE_RETRY, plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.jobs.reconcile.self_wired import IntegrationParts
-from kueuelib.jobs.reconcile.situation import Again, Situation, Vanished
+from kueuelib.jobs.reconcile.situation import Again, JobSnapshot, Vanished
 from kueuelib.jobs.reconcile.steps import Commands
 from kueuelib.runtime.controller import DONE, SETTLED, Result
 
@@ -181,9 +181,9 @@ class PodReconciler:
         """
         return has_finalizer(pod) or not left_alone_because(self._parts, pod, namespace)
 
-    def _situation(self, namespace: str, again: Again | None = None) -> Situation:
+    def _situation(self, namespace: str, again: Again | None = None) -> JobSnapshot:
         parts = self._parts
-        return Situation(
+        return JobSnapshot(
             None,
             parts.clock.now(),
             parts.settings,

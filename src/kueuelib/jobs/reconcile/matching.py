@@ -31,7 +31,7 @@ from kueuelib.jobs.contract.capabilities import (
 from kueuelib.jobs.contract.commands import Change
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 from kueuelib.jobs.contract.podset_info import PodSetInfo
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.jobs.reconcile.written import as_written
 from kueuelib.workload import states
 from kueuelib.workload.states import condition, has_quota, status_of
@@ -299,7 +299,7 @@ def by_age(workloads: Iterable[Obj]) -> tuple[Obj, ...]:
     )
 
 
-def is_equivalent(situation: Situation, job: GenericJob) -> Callable[[Obj], bool]:
+def is_equivalent(situation: JobSnapshot, job: GenericJob) -> Callable[[Obj], bool]:
     """Whether a Workload matches the job, by its pod sets and by what the kind adds.
 
     A pod compares itself: it runs once, with what admission and a resize in place have added.
@@ -312,7 +312,7 @@ def is_equivalent(situation: Situation, job: GenericJob) -> Callable[[Obj], bool
     return lambda workload: compared(workload) and job.is_equivalent(workload)
 
 
-def _has_its_pod_sets(situation: Situation, job: GenericJob) -> Callable[[Obj], bool]:
+def _has_its_pod_sets(situation: JobSnapshot, job: GenericJob) -> Callable[[Obj], bool]:
     if job.is_suspended():
         pod_sets = situation.pod_sets(as_written(job))
         if job.prebuilt_workload is None:
@@ -332,7 +332,7 @@ def _has_its_pod_sets(situation: Situation, job: GenericJob) -> Callable[[Obj], 
     return stands_for
 
 
-def match(situation: Situation, job: GenericJob) -> Matching:
+def match(situation: JobSnapshot, job: GenericJob) -> Matching:
     """The Workload that stands for the job, and those to be deleted.
 
     The equivalent one that holds quota and has not finished is chosen, or else the oldest. A job
@@ -352,7 +352,7 @@ def match(situation: Situation, job: GenericJob) -> Matching:
         raise InvalidJob(where, f"raised {error!r}") from error
 
 
-def matching_of(situation: Situation, job: GenericJob) -> Matching:
+def matching_of(situation: JobSnapshot, job: GenericJob) -> Matching:
     """The same for a job that consists of one object."""
     workloads = by_age(situation.workloads)
     live = [wl for wl in workloads if not states.is_deleted(wl)]
@@ -395,7 +395,7 @@ def refuse_repetition(job: GenericJob, workload: Obj, changed: Obj) -> None:
     raise InvalidJob(f"{type(job).__name__}.{method}()", problem)
 
 
-def match_prebuilt(situation: Situation, job: GenericJob) -> Matching:
+def match_prebuilt(situation: JobSnapshot, job: GenericJob) -> Matching:
     """The prebuilt Workload of a job, if the job owns it, and others of the job to be deleted."""
     named = situation.prebuilt
     chosen = named if named is not None and is_controlled_by(named, job) else None
@@ -404,7 +404,7 @@ def match_prebuilt(situation: Situation, job: GenericJob) -> Matching:
     return Matching(chosen, tuple(others))
 
 
-def own_workloads(situation: Situation, job: GenericJob) -> tuple[Obj, ...]:
+def own_workloads(situation: JobSnapshot, job: GenericJob) -> tuple[Obj, ...]:
     """The Workloads that were made for a job, and the prebuilt one that it has adopted.
 
     The job may be the controller of others, too: for example those of a program that queues it.

@@ -30,7 +30,7 @@ from kueuelib.jobs.reconcile.matching import (
     matching_of,
     own_workloads,
 )
-from kueuelib.jobs.reconcile.situation import Case, JobPhase, Situation, job_phase_of
+from kueuelib.jobs.reconcile.situation import Case, JobPhase, JobSnapshot, job_phase_of
 from kueuelib.jobs.reconcile.steps import (
     COMPOSE_ERROR,
     STEPS,
@@ -54,7 +54,7 @@ _ASKING = (JobPhase.WAITING, JobPhase.STARTING, JobPhase.RUNNING)
 """The phases in which a Workload gets the requests of its job."""
 
 
-def plan(situation: Situation) -> Commands:
+def plan(situation: JobSnapshot) -> Commands:
     """The commands of the next step, in order; none if nothing is to be done."""
     released = tuple(command for workload in situation.orphans for command in release(workload))
     job = situation.job
@@ -68,7 +68,7 @@ def plan(situation: Situation) -> Commands:
         return (*released, *_plan_object(situation, read_loosely(job)))
 
 
-def _plan_object(situation: Situation, job: GenericJob) -> Commands:
+def _plan_object(situation: JobSnapshot, job: GenericJob) -> Commands:
     if job.is_deleted:
         return _plan_deleted(situation, job)
     skipped = is_skipped(job)
@@ -92,7 +92,7 @@ def _plan_object(situation: Situation, job: GenericJob) -> Commands:
         return _plan_invalid(situation, job, error)
 
 
-def _plan_deleted(situation: Situation, job: GenericJob) -> Commands:
+def _plan_deleted(situation: JobSnapshot, job: GenericJob) -> Commands:
     """Release the Workloads of a job that is being deleted, even if a finalizer keeps it.
 
     The job does not start, and is stopped like any other. A Workload that no pod needs is finished
@@ -107,7 +107,7 @@ def _plan_deleted(situation: Situation, job: GenericJob) -> Commands:
     return (*first, *(command for command in rest if command not in first))
 
 
-def _freed(situation: Situation, job: GenericJob) -> Commands:
+def _freed(situation: JobSnapshot, job: GenericJob) -> Commands:
     """Stops a job that is being deleted, once it has lost its quota, and deletes its Workloads."""
     live = [each for each in own_workloads(situation, job) if not states.is_deleted(each)]
     holder = next(filter(states.has_quota, live), next(iter(live), None))
@@ -133,7 +133,7 @@ def _is_in_use(job: GenericJob, own: Sequence[Obj]) -> bool:
 
 
 def _plan_leaving(
-    situation: Situation, job: GenericJob, own: Sequence[Obj], why: str, *, stops: bool = False
+    situation: JobSnapshot, job: GenericJob, own: Sequence[Obj], why: str, *, stops: bool = False
 ) -> Commands:
     """A job that is not queued loses its Workloads, once its stop is complete and no pod uses their
     quota; unless it `stops`, only a stop that its user or we have begun counts.
@@ -147,7 +147,7 @@ def _plan_leaving(
     return delete_all(job, own, why)
 
 
-def _plan_invalid(situation: Situation, job: GenericJob, error: InvalidJob) -> Commands:
+def _plan_invalid(situation: JobSnapshot, job: GenericJob, error: InvalidJob) -> Commands:
     """A job that does not describe its pods stops and waits, and an event on it says why.
 
     Once no pod uses its quota, it has no Workload, because nothing can be queued.
@@ -165,7 +165,7 @@ def _plan_invalid(situation: Situation, job: GenericJob, error: InvalidJob) -> C
     return (*left, told, RequeueAfter(str(error), INVALID_RETRY))
 
 
-def _without_workload(situation: Situation, job: GenericJob) -> Commands:
+def _without_workload(situation: JobSnapshot, job: GenericJob) -> Commands:
     """Frees the quota of a stopped job whose pods are unknown.
 
     A Workload that gets no quota, because it is inactive or a check holds it, only loses the quota
@@ -191,7 +191,7 @@ def _is_held(workload: Obj) -> bool:
     return not states.is_active(workload) or bool(states.checks_in(workload, CHECK_RETRY))
 
 
-def _plan_child(situation: Situation, job: GenericJob, ancestor: Ancestor) -> Commands:
+def _plan_child(situation: JobSnapshot, job: GenericJob, ancestor: Ancestor) -> Commands:
     """A child may not run before its ancestor is admitted, and gets no Workload.
 
     It may have one of before it was a child. Then it leaves its queue; nothing else restores what
@@ -222,7 +222,7 @@ def _plan_child(situation: Situation, job: GenericJob, ancestor: Ancestor) -> Co
     )
 
 
-def _plan_managed(situation: Situation, job: GenericJob) -> Commands:
+def _plan_managed(situation: JobSnapshot, job: GenericJob) -> Commands:
     if job.prebuilt_workload is not None:
         first = _join(situation, job)
         if first is not None:
@@ -259,7 +259,7 @@ def _asks(workload: Obj) -> bool:
     return any(True for _ in asked_by_keys("", {}, annotations_of(workload)))
 
 
-def _join(situation: Situation, job: GenericJob) -> Commands | None:
+def _join(situation: JobSnapshot, job: GenericJob) -> Commands | None:
     """Adopts a prebuilt Workload, or refuses it; None if the job owns it already.
 
     Quota that it got before it knew of the job's requests for missing features is given back.

@@ -15,7 +15,7 @@ from kueuelib.jobs.reconcile.executor import Executor
 from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
-from kueuelib.jobs.reconcile.situation import Situation, Vanished
+from kueuelib.jobs.reconcile.situation import JobSnapshot, Vanished
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import SETTLED, Result
@@ -100,7 +100,7 @@ class JobReconciler:
             return False
         return not plan(self.observe(key, raw))
 
-    def observe(self, key: ObjectKey, raw: Obj | None) -> Situation:
+    def observe(self, key: ObjectKey, raw: Obj | None) -> JobSnapshot:
         """The situation of one job, from the caches.
 
         Args:
@@ -113,7 +113,7 @@ class JobReconciler:
             self._vanished.forget(key)
             self.above.remove(key)
             orphans = tuple(wl for wl in by_name if _is_controller(integration, key.name, wl))
-            return Situation(None, self._clock.now(), self._settings, orphans=by_age(orphans))
+            return JobSnapshot(None, self._clock.now(), self._settings, orphans=by_age(orphans))
         above = self._owners.above(raw, key.namespace)
         if above or key in self.above:
             self.above.put(key, above)
@@ -121,7 +121,7 @@ class JobReconciler:
         prebuilt = job.prebuilt_workload
         workloads = stores.workloads_of(job.uid)
         monotonic = self._clock.monotonic()
-        return Situation(
+        return JobSnapshot(
             job,
             self._clock.now(),
             self._settings,

@@ -20,7 +20,7 @@ from kueuelib.jobs.contract.capabilities import JobWithReclaimablePods, JobWithR
 from kueuelib.jobs.contract.commands import WARNING, Command, Emit, PatchStatus
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 from kueuelib.jobs.reconcile.matching import same_templates
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.jobs.reconcile.written import as_written
 from kueuelib.workload import states
 from kueuelib.workload.phases import WAIT_FOR_RECOVERY, WAIT_FOR_START
@@ -31,7 +31,7 @@ READY_RECOVERED = "Recovered"
 _CAME_BACK = (WAIT_FOR_RECOVERY, READY_RECOVERED)
 
 
-def plan_reports(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
+def plan_reports(situation: JobSnapshot, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
     """The updates of the Workload that follow from the job's pods (KEP-369)."""
     if states.is_finished(workload) or states.is_deleted(workload) or job.finished():
         return ()
@@ -68,7 +68,7 @@ def _condition(changed: Obj, type: str) -> Command:
     return PatchStatus(WORKLOADS, changed, "apply", status, f"{JOB_MANAGER_PREFIX}{type}")
 
 
-def _differences(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
+def _differences(situation: JobSnapshot, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
     """Reports a waiting job with other templates than its prebuilt Workload, which is not ours."""
     if job.prebuilt_workload is None or not job.is_suspended():
         return ()
@@ -80,7 +80,7 @@ def _differences(situation: Situation, job: GenericJob, workload: Obj) -> tuple[
     return (Emit(job.raw, REASON_OUT_OF_SYNC, text, WARNING),)
 
 
-def _reclaimable(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
+def _reclaimable(situation: JobSnapshot, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
     """Reports which pods no longer need quota; never fewer while quota is reserved."""
     if job.is_ending() and states.is_evicted(workload) and not situation.uses_quota(job):
         wanted = _asked(workload)
@@ -119,7 +119,7 @@ def take_back(workload: Obj, now: float) -> tuple[Command, ...]:
     return (*commands, PatchStatus(WORKLOADS, workload, "merge", nothing, manager, versioned=True))
 
 
-def give_back(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
+def give_back(situation: JobSnapshot, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
     """Frees the quota of a stopped job that is evicted, or was changed since the reservation."""
     if not states.is_evicted(workload):
         why = "The job was changed after its quota was reserved"
@@ -130,7 +130,9 @@ def give_back(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Com
     return status_commands(workload, free)
 
 
-def take_out(situation: Situation, job: GenericJob, workload: Obj, why: str) -> tuple[Command, ...]:
+def take_out(
+    situation: JobSnapshot, job: GenericJob, workload: Obj, why: str
+) -> tuple[Command, ...]:
     """Cancels a reservation, and keeps the Workload out of its queue until it matches its job: if
     the server refuses the update, no quota is reserved again and again.
     """
@@ -140,7 +142,7 @@ def take_out(situation: Situation, job: GenericJob, workload: Obj, why: str) -> 
     return status_commands(workload, free)
 
 
-def queued_again(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
+def queued_again(situation: JobSnapshot, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
     """Returns a Workload that matches its job to its queue, unless the job decides on that."""
     if isinstance(job, JobWithReplacements) or not states.is_held_back(workload):
         return ()
@@ -180,7 +182,7 @@ def _asked(workload: Mapping[str, Any]) -> dict[str, int]:
     return {entry["name"]: entry.get("count", 1) for entry in workload["spec"]["podSets"]}
 
 
-def _pods_ready(situation: Situation, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
+def _pods_ready(situation: JobSnapshot, job: GenericJob, workload: Obj) -> tuple[Command, ...]:
     """Reports whether the pods are ready, if that is waited for.
 
     Otherwise only an existing condition is kept up to date. The Go manager writes it by default,

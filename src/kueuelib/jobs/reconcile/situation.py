@@ -103,7 +103,7 @@ def _pause(times: int) -> float:
 
 
 @attrs.frozen(slots=False)
-class Situation:
+class JobSnapshot:
     """The known facts about one job at one moment. Workloads are raw, in the internal version.
 
     Attributes:
@@ -191,7 +191,7 @@ class JobPhase(enum.Enum):
 class Case:
     """A job with its Workload."""
 
-    situation: Situation
+    situation: JobSnapshot
     job: GenericJob
     matching: Matching
 

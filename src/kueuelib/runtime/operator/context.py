@@ -45,7 +45,7 @@ from kueuelib.runtime.client import Client, managers_of, read, take_over, take_o
 from kueuelib.runtime.cluster import Cluster
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.operator.reconciled import OtherCluster, OtherKind, Watched, watched_of
-from kueuelib.runtime.operator.surroundings import NotingClient, OwnChanges, Surroundings
+from kueuelib.runtime.operator.surroundings import NotingClient, OwnChanges, ReconcilerEnvironment
 from kueuelib.runtime.queries import PatchType
 
 # ---- objects that exist before an operator applies them ------------------------------------------
@@ -103,7 +103,7 @@ class Context:
         writes: what the call has changed.
     """
 
-    def __init__(self, around: Surroundings, obj: Obj) -> None:
+    def __init__(self, around: ReconcilerEnvironment, obj: Obj) -> None:
         self.obj = obj
         self.writes = OwnChanges(around, obj)
         self._around = around

@@ -50,7 +50,12 @@ from kueuelib.runtime.operator.context import Context
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.reconciled import OtherKind, Reconciled, Watched
 from kueuelib.runtime.operator.repeats import LISTENER, ObservedChange, Repeats, Round
-from kueuelib.runtime.operator.surroundings import Callback, Surroundings, index_name, predicate_of
+from kueuelib.runtime.operator.surroundings import (
+    Callback,
+    ReconcilerEnvironment,
+    index_name,
+    predicate_of,
+)
 from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.steps import contained
 from kueuelib.runtime.telemetry import Telemetry
@@ -67,7 +72,7 @@ _PERMIT = (
 class KindReconciler:
     """Calls an author's function for the objects of one kind; a `Reconciler`."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: ReconcilerEnvironment) -> None:
         self._around = around
         self._declared = around.declared
         self._told = Recent()  # by UID and class of errors
@@ -267,7 +272,7 @@ def controller_for(
                 informers[indexed].add_index(of_children, OfOwner(called))
             if indexed not in declared.owns or indexed in declared.watches:
                 informers[indexed].add_index(index_name(declared, name, owned=False), called)
-    around = Surroundings(
+    around = ReconcilerEnvironment(
         operator=operator.name,
         declared=declared,
         client=client,

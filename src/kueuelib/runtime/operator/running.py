@@ -25,7 +25,7 @@ from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.http import MetricsServer, ProbeServer
 from kueuelib.runtime.leader import Elector, default_identity
 from kueuelib.runtime.logs import get_logger
-from kueuelib.runtime.manager import Group, Life, Manager, live
+from kueuelib.runtime.manager import Group, Manager, ProgramRun, run_until_signal
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.hooks import serve_hooks, trusting
 from kueuelib.runtime.operator.reconciling import controller_for
@@ -168,7 +168,7 @@ async def serve(
     for text, subject in listening:
         if address := parse_address(text, subject):
             await check_servable(*address, subject=subject)
-    await live(once, options.server_timeout)
+    await run_until_signal(once, options.server_timeout)
 
 
 async def _serve_once(
@@ -176,7 +176,7 @@ async def _serve_once(
     options: ServeOptions,
     election: ElectionOptions,
     telemetry: Telemetry,
-    life: Life,
+    life: ProgramRun,
     patience: float,
 ) -> None:
     async with (

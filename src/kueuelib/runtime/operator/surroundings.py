@@ -99,7 +99,7 @@ def predicate_of(subject: str, function: Predicate | None) -> Predicate | None:
 
 
 @attrs.frozen
-class Surroundings:
+class ReconcilerEnvironment:
     """What all runs of one reconciler share.
 
     Attributes:
@@ -246,7 +246,7 @@ class OwnChanges:
         changes: in order.
     """
 
-    def __init__(self, around: Surroundings, obj: Obj) -> None:
+    def __init__(self, around: ReconcilerEnvironment, obj: Obj) -> None:
         self.changes: list[ObservedChange] = []
         self._around = around
         self._obj = obj

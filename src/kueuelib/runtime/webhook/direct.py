@@ -44,7 +44,7 @@ AtOnce = Callable[[str, bytes], bytes | None]
 """From path and body of a review to the body of the answer 200; None: aiohttp has to read it."""
 
 
-class Direct(Connection):
+class FastPath(Connection):
     """A connection that answers common reviews itself, and leaves other requests to aiohttp.
 
     Those are in one piece, or their rest follows within a moment, and their answers wait for

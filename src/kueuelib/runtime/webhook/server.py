@@ -48,7 +48,7 @@ from kueuelib.runtime.webhook.admission import (
     parse_request,
     validating,
 )
-from kueuelib.runtime.webhook.direct import Direct
+from kueuelib.runtime.webhook.direct import FastPath
 from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
 
 # ---- `ConversionReview` v1: objects of one version in, the same objects of another out -----------
@@ -284,7 +284,7 @@ class WebhookServer:
             tls=self._tls,
             drain=DRAIN,
             subject=self._subject,
-            connection=partial(Direct, answer=self._answer_at_once, logger=_HTTP_LOG),
+            connection=partial(FastPath, answer=self._answer_at_once, logger=_HTTP_LOG),
         ) as self.port:
             self.serving = True
             ready()

@@ -142,7 +142,7 @@ DEFERRED_FIT: Final = "deferred_fit"
 SKIPPED: Final = "skipped"
 
 
-class Turns:
+class AdmissionPass:
     """The nominated heads, one after the other.
 
     Args:
@@ -546,7 +546,7 @@ def decide_on(snapshot: Snapshot, cycle: CycleInput, now: float) -> Plan:
         now: seconds since the epoch; only waiting times and the preemption policy depend on it.
     """
     judge = Judge(cycle.settings.preemption, cycle.past, now)
-    turns = Turns(snapshot, cycle, now, judge)
+    turns = AdmissionPass(snapshot, cycle, now, judge)
     entries: list[Entry] = []
     refused: list[Wait] = []
     for head in sorted(cycle.heads, key=attrgetter("cluster_queue")):

@@ -23,10 +23,10 @@ from kueuelib.scheduler.pending.queue import (
     Ranking,
     Scope,
 )
-from kueuelib.scheduler.pending.queues import Queues, Silence
-from kueuelib.scheduler.pending.waking import News
+from kueuelib.scheduler.pending.queues import Queues, UnreportedWorkloads
+from kueuelib.scheduler.pending.waking import ScopeChanges
 from kueuelib.scheduler.quota.cache import Cache, QueueState, Tally
-from kueuelib.scheduler.quota.forest import Forest, Ledger, Spot, UsageByNode
+from kueuelib.scheduler.quota.forest import Forest, Ledger, NodeUsage, UsageByNode
 from kueuelib.scheduler.quota.holders import Priorities
 from kueuelib.scheduler.quota.past_usage import Account, PastUsage
 
@@ -45,7 +45,7 @@ _MUTABLE = frozenset(
         Heap,
         PreemptionHistory,
         Ledger,
-        News,
+        ScopeChanges,
         PastUsage,
         Pending,
         PendingQueue,
@@ -55,8 +55,8 @@ _MUTABLE = frozenset(
         Requirements,
         Queues,
         Scope,
-        Silence,
-        Spot,
+        UnreportedWorkloads,
+        NodeUsage,
         EngineState,
         Tally,
         WorkloadFacts,

@@ -132,7 +132,7 @@ class Where(Enum):
 
 
 @frozen
-class Standing:
+class QueuePosition:
     """The place of a Workload, and why it has no quota, if that is known without a try.
 
     Attributes:
@@ -162,13 +162,13 @@ class WorkloadFacts:
         self._state = state
         self._settings = settings
         self._workloads: dict[ObjectKey, Workload] = {}
-        self._outside: dict[ObjectKey, Standing] = {}
+        self._outside: dict[ObjectKey, QueuePosition] = {}
         self._requirements = Requirements(settings.resources)
         self._leaving: dict[ObjectKey, ObjectKey] = {}  # for which preemptor
 
-    def outside(self, key: ObjectKey) -> Standing:
+    def outside(self, key: ObjectKey) -> QueuePosition:
         """The place of a workload that neither holds quota nor waits in a ClusterQueue."""
-        return self._outside.get(key, Standing(Where.UNKNOWN))
+        return self._outside.get(key, QueuePosition(Where.UNKNOWN))
 
     def find(self, key: ObjectKey) -> Workload | None:
         """The last known state of an unfinished workload."""
@@ -246,7 +246,7 @@ class WorkloadFacts:
         self._state.history.seen(workload, now)
         if is_finished(workload):
             self._forget_workload(key)
-            self._outside[key] = Standing(Where.FINISHED)
+            self._outside[key] = QueuePosition(Where.FINISHED)
             return
         self._note(key)  # the LocalQueue that it leaves, if it does
         self._workloads[key] = workload
@@ -301,19 +301,19 @@ class WorkloadFacts:
         self._state.queues.push(local_queue.spec.cluster_queue, self._info(workload), now=now)
         self._state.effects.cluster_queues.add(local_queue.spec.cluster_queue)
 
-    def _obstacle(self, workload: Workload, local_queue: LocalQueue | None) -> Standing | None:
+    def _obstacle(self, workload: Workload, local_queue: LocalQueue | None) -> QueuePosition | None:
         if workload.metadata.deletion_timestamp is not None:
-            return Standing(Where.LEAVING)
+            return QueuePosition(Where.LEAVING)
         if not workload.spec.active:
-            return Standing(Where.DEACTIVATED, reason=Inactive())
+            return QueuePosition(Where.DEACTIVATED, reason=Inactive())
         if gates := gates_of(workload):
-            return Standing(Where.GATED, reason=AdmissionGated(gates))
+            return QueuePosition(Where.GATED, reason=AdmissionGated(gates))
         if missing := missing_pods(workload):
-            return Standing(Where.PODS_MISSING, reason=PodsMissing(missing))
+            return QueuePosition(Where.PODS_MISSING, reason=PodsMissing(missing))
         facts = None if local_queue is None else LocalQueueFacts.of(local_queue)
         known = facts is not None and self._state.cache.spec(facts.cluster_queue) is not None
         reason = queue_obstacle(workload.spec.queue_name, facts, known=known)
-        return None if reason is None else Standing(Where.NO_QUEUE, reason=reason)
+        return None if reason is None else QueuePosition(Where.NO_QUEUE, reason=reason)
 
     def _leave_queues(self, key: ObjectKey) -> None:
         item = self._state.queues.take_out(key)

@@ -17,7 +17,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.blockers import Blocker
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending.item import Pass, Progress, Promise, _new_pass
-from kueuelib.scheduler.pending.waking import Available, News, ShapeVerdict
+from kueuelib.scheduler.pending.waking import Available, ScopeChanges, ShapeVerdict
 from kueuelib.scheduler.pending.workload_info import Shape, WorkloadInfo
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.decay import UNUSED, Value
@@ -338,7 +338,7 @@ class Scope:
 
     root: Root
     queues: Scopes
-    news: News = attrs.field(factory=News)
+    news: ScopeChanges = attrs.field(factory=ScopeChanges)
     members: dict[str, PendingQueue] = attrs.field(factory=dict)
     waiting: dict[str, PendingQueue] = attrs.field(factory=dict)
     touched: int = 0
@@ -381,7 +381,7 @@ class Scope:
     def note_changed(self, *, from_outside: bool = True) -> None:
         """Record an event that may help any parked Workload."""
         self.note_freed((), from_outside=from_outside)
-        self.news = News(self.touched, charged=self.news.charged)
+        self.news = ScopeChanges(self.touched, charged=self.news.charged)
         self.rounds = 0
 
     def note_freed(self, freed: Collection[FlavorResource], *, from_outside: bool = True) -> None:
@@ -404,7 +404,7 @@ class Scope:
         self, borrower: str, borrowed: Iterable[FlavorResource | None], lowest_priority: int
     ) -> None:
         """Record that a ClusterQueue uses more than before; the other arguments are for
-        `News.borrowed`.
+        `ScopeChanges.borrowed`.
         """
         now = self.news.charged = self.touch()
         self.rounds = 0

@@ -46,7 +46,7 @@ PAUSE = 0.1
 """Seconds between two such groups."""
 
 
-class Silence:
+class UnreportedWorkloads:
     """The workloads without a report, oldest first. Instants are in seconds.
 
     Args:
@@ -224,7 +224,7 @@ class Queues:
         self.due: dict[Root, Scope] = {}
         self.unsettled: dict[Root, Scope] = {}
         self.promised: dict[ObjectKey, Pending] = {}
-        self.silence = Silence(self.get)
+        self.silence = UnreportedWorkloads(self.get)
 
     # --- ClusterQueues
 

@@ -1,7 +1,7 @@
 """The rule for waking a Workload that waits without quota (docs/designs/0005-waking.md).
 
-`News` records events in a scope, `ShapeVerdict` the result of a try. A refused Workload is tried
-again only after an event that, according to its verdict, may change it: in its turn
+`ScopeChanges` records events in a scope, `ShapeVerdict` the result of a try. A refused Workload is
+tried again only after an event that, according to its verdict, may change it: in its turn
 (`is_due_in_turn`), or when no other Workload is left to try (`is_doubtful`).
 """
 
@@ -25,7 +25,7 @@ Available = Callable[[str, FlavorResource], int]
 
 
 @attrs.define(eq=False)
-class News:
+class ScopeChanges:
     """The events in one scope. Instants count the events of all scopes.
 
     Attributes:
@@ -76,7 +76,7 @@ class ShapeVerdict:
         """Whether a change of quota can affect it."""
         return not isinstance(self.reason, ELSEWHERE)
 
-    def is_due_in_turn(self, news: News, queue: QueueSpec, available: Available) -> bool:
+    def is_due_in_turn(self, news: ScopeChanges, queue: QueueSpec, available: Available) -> bool:
         """Whether the changes and freed quota since the last try may be enough.
 
         If the ClusterQueue may preempt, any amount may be enough, because victims may add the rest.
@@ -108,7 +108,7 @@ class ShapeVerdict:
             )
         )
 
-    def is_doubtful(self, news: News, queue: QueueSpec) -> bool:
+    def is_doubtful(self, news: ScopeChanges, queue: QueueSpec) -> bool:
         """Whether another try may have a different result, even if too little or nothing became
         free.
         """
@@ -125,7 +125,7 @@ class ShapeVerdict:
             )
         )
 
-    def lasts(self, news: News, queue: QueueSpec) -> bool:
+    def lasts(self, news: ScopeChanges, queue: QueueSpec) -> bool:
         """Whether no cycle by itself can make it doubtful, as for a verdict that is not about
         quota.
         """

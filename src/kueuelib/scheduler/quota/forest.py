@@ -36,7 +36,7 @@ from kueuelib.scheduler.quota.snapshot import FrozenQueue, FrozenTree
 
 
 @attrs.define(eq=False)
-class Spot:
+class NodeUsage:
     """One node.
 
     Attributes:
@@ -61,7 +61,7 @@ class Spot:
     name: str
     key: str
     above: str = ""
-    parent: Spot | None = None
+    parent: NodeUsage | None = None
     limits: Mapping[FlavorResource, Limits] = attrs.field(factory=dict)
     quota: dict[FlavorResource, Limits] = attrs.field(factory=dict)
     listed: dict[FlavorResource, int] = attrs.field(factory=dict)
@@ -69,14 +69,14 @@ class Spot:
     weight: Fraction = Fraction(1)
     height: int = 0
     counts: bool = False
-    queues: dict[str, Spot] = attrs.field(factory=dict)
-    cohorts: dict[str, Spot] = attrs.field(factory=dict)
+    queues: dict[str, NodeUsage] = attrs.field(factory=dict)
+    cohorts: dict[str, NodeUsage] = attrs.field(factory=dict)
     borrowers: dict[FlavorResource, frozenset[str]] = attrs.field(factory=dict)
-    stale: dict[str, Spot] = attrs.field(factory=dict)
+    stale: dict[str, NodeUsage] = attrs.field(factory=dict)
     frozen: FrozenTree | None = None
 
     @property
-    def path(self) -> list[Spot]:
+    def path(self) -> list[NodeUsage]:
         """The node and the cohorts above it, the root last."""
         path = [self]
         while path[-1].parent is not None:
@@ -84,7 +84,7 @@ class Spot:
         return path
 
     @property
-    def root(self) -> Spot:
+    def root(self) -> NodeUsage:
         """The top of its tree."""
         top = self
         while top.parent is not None:
@@ -114,7 +114,7 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self.spots: dict[str, Spot] = {}
+        self.spots: dict[str, NodeUsage] = {}
         self._used: dict[FlavorResource, UsageByNode] = {}
         self._steps: dict[tuple[str, FlavorResource], tuple[QuotaStep, ...]] = {}
 
@@ -130,7 +130,7 @@ class Ledger:
 
     # --- usage
 
-    def used(self, spot: Spot) -> Iterator[tuple[FlavorResource, int]]:
+    def used(self, spot: NodeUsage) -> Iterator[tuple[FlavorResource, int]]:
         """The usage of a node, without zeros."""
         for pair in spot.pairs:
             yield pair, self._used[pair][spot.key]
@@ -139,7 +139,7 @@ class Ledger:
         """How much more a node could use now; negative if it or a node above uses too much."""
         return available_along(self._steps_of(key, pair), self._used.get(pair, _UNUSED))
 
-    def add(self, spot: Spot, pair: FlavorResource, amount: int) -> None:
+    def add(self, spot: NodeUsage, pair: FlavorResource, amount: int) -> None:
         """Changes the usage of a node, and notes the consequences."""
         if not amount:
             return
@@ -163,7 +163,7 @@ class Ledger:
         if not table:
             del self._used[pair]
 
-    def _in_use(self, spot: Spot, pair: FlavorResource) -> int:
+    def _in_use(self, spot: NodeUsage, pair: FlavorResource) -> int:
         return self._used.get(pair, _UNUSED)[spot.key]
 
     def _steps_of(self, key: str, pair: FlavorResource) -> tuple[QuotaStep, ...]:
@@ -176,7 +176,7 @@ class Ledger:
 
     # --- quota
 
-    def connect(self, spot: Spot, parent: Spot) -> None:
+    def connect(self, spot: NodeUsage, parent: NodeUsage) -> None:
         """Connects a node to its parent: it lends quota, and gets what it uses beyond its own."""
         spot.parent = parent
         self._steps.clear()
@@ -187,7 +187,7 @@ class Ledger:
             self.add(parent, pair, spot.quota.get(pair, NO_LIMITS).beyond(used))
             self._note(spot, pair)
 
-    def disconnect(self, spot: Spot) -> None:
+    def disconnect(self, spot: NodeUsage) -> None:
         """Undoes `connect`."""
         parent = spot.parent
         assert parent is not None, "it is connected"
@@ -201,7 +201,7 @@ class Ledger:
         spot.parent = None
         self._steps.clear()
 
-    def own(self, cohort: Spot, limits: Mapping[FlavorResource, Limits]) -> None:
+    def own(self, cohort: NodeUsage, limits: Mapping[FlavorResource, Limits]) -> None:
         """Changes the own quota of a cohort."""
         for pair in limits:
             self._list(cohort, pair)
@@ -213,7 +213,7 @@ class Ledger:
             self._unlist(cohort, pair)
         cohort.limits = limits
 
-    def _list(self, cohort: Spot, pair: FlavorResource) -> None:
+    def _list(self, cohort: NodeUsage, pair: FlavorResource) -> None:
         """Counts a pair that a cohort or one of its children lists."""
         for here in cohort.path:
             here.listed[pair] = here.listed.get(pair, 0) + 1
@@ -221,7 +221,7 @@ class Ledger:
                 return
             here.quota[pair] = NO_LIMITS
 
-    def _unlist(self, cohort: Spot, pair: FlavorResource) -> None:
+    def _unlist(self, cohort: NodeUsage, pair: FlavorResource) -> None:
         """Undoes `_list`; nothing may be lent by then."""
         for here in cohort.path:
             here.listed[pair] -= 1
@@ -229,14 +229,14 @@ class Ledger:
                 return
             del here.listed[pair], here.quota[pair]
 
-    def _lend(self, cohort: Spot, pair: FlavorResource, amount: int) -> None:
+    def _lend(self, cohort: NodeUsage, pair: FlavorResource, amount: int) -> None:
         """Changes the amount that a child lends to a cohort."""
         quota = cohort.quota[pair]
         self._set(cohort, pair, attrs.evolve(quota, nominal=quota.nominal + amount))
 
-    def _set(self, cohort: Spot, pair: FlavorResource, quota: Limits) -> None:
+    def _set(self, cohort: NodeUsage, pair: FlavorResource, quota: Limits) -> None:
         """Changes the quota of a subtree, and of the nodes above."""
-        here: Spot | None = cohort
+        here: NodeUsage | None = cohort
         while here is not None:
             before, used = here.quota[pair], self._in_use(here, pair)
             if quota == before:
@@ -251,7 +251,7 @@ class Ledger:
                 lent = above.nominal + quota.lendable - before.lendable
                 quota = attrs.evolve(above, nominal=lent)
 
-    def _note(self, spot: Spot, pair: FlavorResource) -> None:
+    def _note(self, spot: NodeUsage, pair: FlavorResource) -> None:
         """Notes whether a node uses more than its subtree owns."""
         if spot.parent is not None:
             nominal = spot.quota.get(pair, NO_LIMITS).nominal
@@ -259,7 +259,7 @@ class Ledger:
             _set_borrower(spot.parent, spot.key, pair, borrows=borrows)
 
 
-def _set_borrower(parent: Spot, key: str, pair: FlavorResource, *, borrows: bool) -> None:
+def _set_borrower(parent: NodeUsage, key: str, pair: FlavorResource, *, borrows: bool) -> None:
     known = parent.borrowers.get(pair, NOBODY)
     if borrows is (key in known):
         return
@@ -281,7 +281,7 @@ class Forest:
         self._ledger = Ledger()
 
     @property
-    def _spots(self) -> dict[str, Spot]:
+    def _spots(self) -> dict[str, NodeUsage]:
         return self._ledger.spots
 
     # --- ClusterQueues
@@ -295,7 +295,7 @@ class Forest:
             active: whether it can admit workloads.
         """
         self.drop_queue(spec.name)
-        spot = Spot(spec.name, spec.name, spec.cohort, limits=spec.limits)
+        spot = NodeUsage(spec.name, spec.name, spec.cohort, limits=spec.limits)
         spot.quota, spot.counts = dict(spec.limits), active
         self._spots[spec.name] = spot
         for pair, amount in used.items():
@@ -471,19 +471,19 @@ class Forest:
 
     # --- structure
 
-    def _cohort(self, name: str) -> Spot:
+    def _cohort(self, name: str) -> NodeUsage:
         key = cohort_key(name)
         spot = self._spots.get(key)
         if spot is None:
-            spot = self._spots[key] = Spot(name, key)
+            spot = self._spots[key] = NodeUsage(name, key)
         return spot
 
-    def _prune(self, cohort: Spot) -> None:
+    def _prune(self, cohort: NodeUsage) -> None:
         """Forgets a cohort that has no object and is not named."""
         if not (cohort.counts or cohort.queues or cohort.cohorts):
             self._ledger.forget(cohort.key)
 
-    def _move(self, spot: Spot, above: str) -> None:
+    def _move(self, spot: NodeUsage, above: str) -> None:
         """Changes the parent of a cohort."""
         if above == spot.above:
             return
@@ -503,14 +503,14 @@ class Forest:
         if before is not None:
             self._prune(before)
 
-    def _link(self, spot: Spot, parent: Spot) -> None:
+    def _link(self, spot: NodeUsage, parent: NodeUsage) -> None:
         spot.frozen = None
         spot.stale.clear()
         self._ledger.connect(spot, parent)
         self._changed(parent)
         self._settle(parent)
 
-    def _unlink(self, spot: Spot) -> None:
+    def _unlink(self, spot: NodeUsage) -> None:
         parent = spot.parent
         assert parent is not None, "it is linked"
         self._ledger.disconnect(spot)
@@ -518,9 +518,9 @@ class Forest:
         self._changed(parent)
         self._settle(parent)
 
-    def _settle(self, cohort: Spot) -> None:
+    def _settle(self, cohort: NodeUsage) -> None:
         """Corrects heights from a cohort up, after a child was added or removed."""
-        here: Spot | None = cohort
+        here: NodeUsage | None = cohort
         while here is not None:
             heights = [each.height for each in here.cohorts.values() if each.parent is here]
             height = 1 + max(heights, default=0)
@@ -531,17 +531,17 @@ class Forest:
             here.root.frozen = None
             here.height, here = height, here.parent
 
-    def _changed(self, spot: Spot) -> None:
+    def _changed(self, spot: NodeUsage) -> None:
         """Notes a change other than usage in the tree of a node."""
         spot.root.frozen = None
 
 
-def _row(spot: Spot) -> CohortRow:
+def _row(spot: NodeUsage) -> CohortRow:
     parent = "" if spot.parent is None else spot.parent.name
     return CohortRow(parent, spot.limits, dict(spot.quota), spot.height, spot.weight)
 
 
-def _subtree(spot: Spot) -> Iterator[Spot]:
+def _subtree(spot: NodeUsage) -> Iterator[NodeUsage]:
     """A cohort and all its direct and indirect children."""
     seen = {spot.name}
     waiting = [spot]

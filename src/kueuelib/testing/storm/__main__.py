@@ -12,7 +12,7 @@ from kueuelib.testing.storm.seed_plan import counts, coverage, summary, timeline
 
 from .profiles import PROFILES
 from .seed_plan import SeedReport
-from .tour import MIXED, replay, shrunk, tour
+from .tour import MIXED, campaign, replay, shrunk
 
 __all__ = ["main"]
 
@@ -95,7 +95,7 @@ def main(
 
 def _tour(seeds: range, profile: str, *, workers: int, traces: bool) -> list[SeedReport]:
     reports = []
-    for report in tour(seeds, profile, workers=workers):
+    for report in campaign(seeds, profile, workers=workers):
         reports.append(report)
         if traces:
             click.echo(f"seed {report.seed} ({report.profile}): trace {report.trace}")

@@ -10,7 +10,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import DeleteOptions, PatchType, Propagation, WriteOptions
 from kueuelib.errors import AlreadyExists, NotFound
-from kueuelib.testing.storm.loop import Owner, StormLoop
+from kueuelib.testing.storm.loop import SimulatedProcess, StormLoop
 
 T = TypeVar("T")
 _PATCHES = {"merge": PatchType.MERGE, "json": PatchType.JSON, "strategic": PatchType.STRATEGIC}
@@ -29,7 +29,9 @@ class Api:
         actor: the user.
     """
 
-    def __init__(self, loop: StormLoop, service: ApiService, server: Owner, actor: str) -> None:
+    def __init__(
+        self, loop: StormLoop, service: ApiService, server: SimulatedProcess, actor: str
+    ) -> None:
         self._loop = loop
         self._service = service
         self._server = server

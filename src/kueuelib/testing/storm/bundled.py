@@ -18,7 +18,7 @@ from kueuelib.jobs.assembly import process_name
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
-from kueuelib.runtime.manager import Life, Manager, live_until
+from kueuelib.runtime.manager import Manager, ProgramRun, run_until_stopped
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.testing.storm.api import Api
 from kueuelib.testing.storm.theatre import CONFIGURATION, NAMESPACE, WEBHOOK_PORT
@@ -56,7 +56,7 @@ class ManagerProcess:
         self._configuration = configuration
         self._endpoint = endpoint
         self._add_parts = assemble
-        self._life = Life()
+        self._life = ProgramRun()
 
     @property
     def ready(self) -> bool:
@@ -72,7 +72,7 @@ class ManagerProcess:
         """Run the manager, again after each lost lease."""
         try:
             once = lives_of(self._configuration, "storm", self._endpoint, self._assemble)
-            await live_until(self._life, once, math.inf)
+            await run_until_stopped(self._life, once, math.inf)
         finally:
             self.root = None
 

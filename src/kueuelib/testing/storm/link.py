@@ -25,7 +25,7 @@ from kueuelib.testing.storm.exchange import (
     status_of,
 )
 from kueuelib.testing.storm.faults import Fate
-from kueuelib.testing.storm.loop import Owner
+from kueuelib.testing.storm.loop import SimulatedProcess
 
 if TYPE_CHECKING:
     from kueuelib.testing.storm.wire import Network
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 LATENCY: Final = 0.0005
 """Seconds that bytes travel in each direction."""
 _HIGH: Final = 64 * 1024
-Running = tuple[Owner, contextvars.Context]
+Running = tuple[SimulatedProcess, contextvars.Context]
 """The process of an end, and the context in which its protocol is called."""
 
 
@@ -315,7 +315,7 @@ class Link:
         else:
             self.client.arrive_error()
 
-    def died(self, owner: Owner) -> None:
+    def died(self, owner: SimulatedProcess) -> None:
         """The process of one end has died."""
         for end in (self.client, self.server):
             if end.owner is owner and not end.gone:

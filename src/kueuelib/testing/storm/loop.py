@@ -139,7 +139,7 @@ UPTIME = 10_000.0
 """The time of monotonic clocks at that moment."""
 
 
-class Owner:
+class SimulatedProcess:
     """One simulated process: its name, whether it runs, its clocks and its random numbers.
 
     A restarted process is another owner with the same name.
@@ -210,14 +210,16 @@ class Owner:
         self.rate, self.offset = rate, offset
 
 
-STORM = Owner("storm")
+STORM = SimulatedProcess("storm")
 """The owner of code outside all simulated processes: the test and the wire."""
-OWNER: contextvars.ContextVar[Owner] = contextvars.ContextVar("storm_owner", default=STORM)
+OWNER: contextvars.ContextVar[SimulatedProcess] = contextvars.ContextVar(
+    "storm_owner", default=STORM
+)
 ACTOR: contextvars.ContextVar[str] = contextvars.ContextVar("storm_actor", default="")
 """Inside the server, the sender of the present request; empty for the server itself."""
 
 
-def context_of(owner: Owner, actor: str = "") -> contextvars.Context:
+def context_of(owner: SimulatedProcess, actor: str = "") -> contextvars.Context:
     """An otherwise empty context for the code of a process."""
     context = contextvars.Context()
     context.run(OWNER.set, owner)
@@ -226,7 +228,7 @@ def context_of(owner: Owner, actor: str = "") -> contextvars.Context:
     return context
 
 
-def owner_of(handle: Handle) -> Owner:
+def process_of(handle: Handle) -> SimulatedProcess:
     """The owner of a callback."""
     return handle.context.get(OWNER, STORM)
 
@@ -333,7 +335,7 @@ class StormLoop(asyncio.BaseEventLoop):
     ) -> Timer:
         """Call back when the clock of the calling process shows `when`."""
         handle = Timer(when, callback, args, context, self._forget)
-        return self._push(owner_of(handle).instant(when), handle)
+        return self._push(process_of(handle).instant(when), handle)
 
     def call_later(  # type: ignore[override]
         self,
@@ -345,10 +347,10 @@ class StormLoop(asyncio.BaseEventLoop):
         """Call back after a number of seconds of the calling process's clock."""
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
-    def retime(self, owner: Owner) -> None:
+    def retime(self, owner: SimulatedProcess) -> None:
         """Move the timers of a process whose clock was changed."""
         timers = [
-            (owner.instant(handle.when()) if owner_of(handle) is owner else at, number, handle)
+            (owner.instant(handle.when()) if process_of(handle) is owner else at, number, handle)
             for at, number, handle in self._timers
         ]
         heapq.heapify(timers)
@@ -389,13 +391,15 @@ class StormLoop(asyncio.BaseEventLoop):
         """A unique number in this world."""
         return next(self._numbers)
 
-    def spawn(self, owner: Owner, work: Coroutine[Any, Any, Any], actor: str = "") -> StormTask:
+    def spawn(
+        self, owner: SimulatedProcess, work: Coroutine[Any, Any, Any], actor: str = ""
+    ) -> StormTask:
         """Start a task that belongs to a process."""
         context = context_of(owner, actor)
         task: StormTask = self.create_task(work, context=context)  # type: ignore[assignment]
         return task
 
-    def kill(self, owner: Owner) -> None:
+    def kill(self, owner: SimulatedProcess) -> None:
         """Keep everything of a process from ever running again.
 
         Its tasks are kept, so that no `finally` runs when memory is freed.
@@ -404,18 +408,18 @@ class StormLoop(asyncio.BaseEventLoop):
         self._graveyard.append(owner.held)
         tasks = asyncio.all_tasks(self)
         self._graveyard += [task for task in tasks if getattr(task, "owner", STORM) is owner]
-        self._graveyard += [handle for handle in self._queue if owner_of(handle) is owner]
-        self._graveyard += [entry for entry in self._timers if owner_of(entry[2]) is owner]
+        self._graveyard += [handle for handle in self._queue if process_of(handle) is owner]
+        self._graveyard += [entry for entry in self._timers if process_of(entry[2]) is owner]
         owner.held = []
-        self._queue = deque(handle for handle in self._queue if owner_of(handle) is not owner)
-        self._timers = [entry for entry in self._timers if owner_of(entry[2]) is not owner]
+        self._queue = deque(handle for handle in self._queue if process_of(handle) is not owner)
+        self._timers = [entry for entry in self._timers if process_of(entry[2]) is not owner]
         heapq.heapify(self._timers)
 
     def bury(self, *objects: Any) -> None:
         """Keep an object that must not be freed before the process ends."""
         self._graveyard += objects
 
-    def resume(self, owner: Owner) -> None:
+    def resume(self, owner: SimulatedProcess) -> None:
         """End the pause of a process, and run what became ready meanwhile."""
         owner.paused, owner.woken_at = False, self.now
         held, owner.held = owner.held, []
@@ -456,7 +460,7 @@ class StormLoop(asyncio.BaseEventLoop):
             handle = queue.popleft()
         if handle.dead:
             return
-        owner = owner_of(handle)
+        owner = process_of(handle)
         if not owner.alive:
             self._graveyard.append(handle)
             return

@@ -24,7 +24,7 @@ from kueuelib.testing.storm.laws import Conduct, Violation
 from kueuelib.testing.storm.laws.conduct import BOUNDED
 from kueuelib.testing.storm.profiles import Disaster, perform
 from kueuelib.testing.storm.seed_plan import Coverage, SeedPlan, SeedReport, tolerance
-from kueuelib.testing.storm.theatre import LEASE_SECONDS, LawBook, Theatre
+from kueuelib.testing.storm.theatre import LEASE_SECONDS, LawBook, StormEnvironment
 from kueuelib.testing.storm.users import FAILING, Act, insist, meddle
 from kueuelib.testing.storm.users import perform as perform_act
 from kueuelib.testing.storm.users.acts import RESTORE
@@ -125,7 +125,7 @@ PASSING: Final = frozenset({"leases.coordination.k8s.io", "events", "events.even
 
 
 async def storm(
-    world: Theatre,
+    world: StormEnvironment,
     plan: SeedPlan,
     laws: LawBook,
     *,
@@ -156,7 +156,13 @@ async def storm(
 
 class _Run:
     def __init__(
-        self, world: Theatre, plan: SeedPlan, laws: LawBook, *, keep_lines: bool, limit: float
+        self,
+        world: StormEnvironment,
+        plan: SeedPlan,
+        laws: LawBook,
+        *,
+        keep_lines: bool,
+        limit: float,
     ) -> None:
         self._limit = limit
         self._world = world

@@ -21,7 +21,7 @@ from kueuelib.testing.storm.wire import Witness
 __all__ = [
     "LawBook",
     "Process",
-    "Theatre",
+    "StormEnvironment",
     "WorldProgram",
 ]
 
@@ -153,7 +153,7 @@ class LawBook(Protocol):
         ...
 
 
-class Theatre(DisasterTarget, Protocol):
+class StormEnvironment(DisasterTarget, Protocol):
     """The part of the world that a run needs."""
 
     trace: Callable[[str], None] | None

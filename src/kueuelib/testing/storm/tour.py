@@ -28,11 +28,11 @@ from kueuelib.testing.storm.world import World
 
 __all__ = [
     "MIXED",
+    "campaign",
     "ddmin",
     "profile_of",
     "replay",
     "shrunk",
-    "tour",
 ]
 
 
@@ -274,7 +274,7 @@ def profile_of(seed: int) -> str:
     return draws.choice("name", [*others, OFTEN])
 
 
-def tour(
+def campaign(
     seeds: Iterable[int], profile: str = MIXED, *, workers: int = 2, trial: Trial = BUNDLED
 ) -> Iterator[SeedReport]:
     """Play seeds, each in its own world, and yield their reports in order.

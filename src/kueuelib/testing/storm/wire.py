@@ -20,7 +20,7 @@ import attrs
 from kueuelib.testing.storm.exchange import ObservedRequest, RequestRecognizer
 from kueuelib.testing.storm.faults import FINE, FLOWING, Adversary, EventFate, Fate
 from kueuelib.testing.storm.link import LATENCY, ConnectionEnd, Link
-from kueuelib.testing.storm.loop import OWNER, Owner, StormLoop, context_of
+from kueuelib.testing.storm.loop import OWNER, SimulatedProcess, StormLoop, context_of
 
 SERVER_HOST: Final = "10.0.0.1"
 """The address of the API server."""
@@ -33,7 +33,7 @@ SERVER: Final = "server"
 class PortListener(asyncio.AbstractServer):
     """A listener on a port of a process."""
 
-    owner: Owner
+    owner: SimulatedProcess
     port: int
     factory: Callable[[], Any]
     wire: Network
@@ -241,13 +241,13 @@ class Network:
 
     # ---- disasters
 
-    def drop(self, owner: Owner) -> None:
+    def drop(self, owner: SimulatedProcess) -> None:
         """A process has died: its peers get a reset."""
         self.listeners = [each for each in self.listeners if each.owner is not owner]
         for link in list(self.links.values()):
             link.died(owner)
 
-    def reset(self, owner: Owner) -> None:
+    def reset(self, owner: SimulatedProcess) -> None:
         """Break all connections of a process, which continues."""
         for link in list(self.links.values()):
             if owner in (link.client.owner, link.server.owner):

@@ -30,7 +30,7 @@ from kueuelib.testing.storm.faults import Adversary
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.inside import Believes, judge
 from kueuelib.testing.storm.laws import Violation
-from kueuelib.testing.storm.loop import ACTOR, OWNER, STORM, Owner, StormLoop
+from kueuelib.testing.storm.loop import ACTOR, OWNER, STORM, SimulatedProcess, StormLoop
 from kueuelib.testing.storm.theatre import (
     INSTALLER,
     RESPAWN_SECONDS,
@@ -47,7 +47,7 @@ READY = 120.0
 """Seconds within which a process has to be ready."""
 
 
-class Surroundings(Protocol):
+class ProcessEnvironment(Protocol):
     """The part of a `World` that a process needs; see there."""
 
     wire: Network
@@ -72,8 +72,8 @@ class Started:
         task: the running task.
     """
 
-    world: Surroundings
-    owner: Owner
+    world: ProcessEnvironment
+    owner: SimulatedProcess
     process: Process
     task: asyncio.Task[Any] | None = None
 
@@ -184,7 +184,9 @@ class Chronicle:
         last_write: when an object other than a Lease or an Event was last written.
     """
 
-    def __init__(self, loop: StormLoop, server: Owner, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, loop: StormLoop, server: SimulatedProcess, tell: Callable[[str], None]
+    ) -> None:
         self.history: list[Commit] = []
         self.revisions: list[tuple[float, int]] = []
         self.listeners: list[Callable[[Commit], None]] = []
@@ -280,7 +282,7 @@ class World:
         self.program: WorldProgram = program or BundledManager()
         self.companions: Mapping[str, WorldProgram] = companions or {}
         self._lives: dict[str, int] = {}
-        self._owners: list[Owner] = []
+        self._owners: list[SimulatedProcess] = []
         self.managers: dict[str, Started] = {}
         self._minds: dict[str, Believes] = {}
         self._beside: dict[str, Started] = {}
@@ -526,7 +528,7 @@ class World:
         """Uncaught exceptions of callbacks and tasks."""
         return self.loop.problems
 
-    def owner(self, name: str) -> Owner:
+    def owner(self, name: str) -> SimulatedProcess:
         """The present process of that name.
 
         Raises:
@@ -578,10 +580,10 @@ class World:
             self.now,
         )
 
-    def _new_owner(self, name: str) -> Owner:
+    def _new_owner(self, name: str) -> SimulatedProcess:
         life = self._lives.get(name, 0)
         self._lives[name] = life + 1
-        owner = Owner(name, life)
+        owner = SimulatedProcess(name, life)
         owner.reseed(self.seed)
         self._owners.append(owner)
         return owner

@@ -18,7 +18,7 @@ from kueuelib.embedded import large as large_module
 from kueuelib.embedded.failures import invalid_named
 from kueuelib.embedded.http import bodies, yaml_bodies
 from kueuelib.embedded.http.answers import warning_headers
-from kueuelib.embedded.large import Large
+from kueuelib.embedded.large import HeavyWorkExecutor
 from kueuelib.embedded.patches import json_patch
 from kueuelib.embedded.registry.crd_validation import validate_definition
 from kueuelib.embedded.schema.structural import KEPT, StructuralSchema
@@ -108,14 +108,14 @@ def test_long_lines_and_many_brackets_are_fine() -> None:
 
 @pytest.mark.parametrize(("size", "apart"), [(LARGE, False), (LARGE + 1, True)])
 async def test_large_objects_are_worked_on_in_a_thread(size: int, apart: bool) -> None:
-    large = Large()
+    large = HeavyWorkExecutor()
     thread = await large.work(size, threading.current_thread)
     assert (thread is not threading.main_thread()) == apart
     large.close()
 
 
 async def test_one_large_object_is_worked_on_at_a_time() -> None:
-    large, running, most = Large(), 0, 0
+    large, running, most = HeavyWorkExecutor(), 0, 0
 
     def work() -> None:
         nonlocal running, most
@@ -175,7 +175,7 @@ async def test_too_many_large_objects_at_once_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(large_module, "WAITING", 2)
-    large, go_on = Large(), threading.Event()
+    large, go_on = HeavyWorkExecutor(), threading.Event()
     working = [asyncio.create_task(large.work(LARGE + 1, go_on.wait)) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(TooManyRequests):
@@ -190,7 +190,7 @@ async def test_a_piece_that_takes_too_long_is_ended_and_others_have_their_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(large_module, "SECONDS", 0.2)
-    large, ended = Large(), threading.Event()
+    large, ended = HeavyWorkExecutor(), threading.Event()
 
     def endless() -> None:
         try:
@@ -215,7 +215,7 @@ async def test_a_piece_that_takes_too_long_is_ended_and_others_have_their_turn(
 
 async def test_who_waits_too_long_is_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_module, "SECONDS", 0.2)
-    large = Large()
+    large = HeavyWorkExecutor()
     await large._turn.acquire()
     with pytest.raises(TooManyRequests, match="take too long"):
         await large.work(LARGE + 1, list)

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from kueuelib.embedded.server import ApiServer
-from kueuelib.runtime.logs import Sparse
+from kueuelib.runtime.logs import LogRateLimiter
 
 CLOSED = "SSL connection is closed"
 ASYNCIO = logging.getLogger("asyncio")
@@ -30,7 +30,7 @@ async def test_closed_connections_are_told_once_while_a_server_runs(
 
 def test_a_minute_later_the_number_is_told() -> None:
     now = 0.0
-    sparse = Sparse(lambda: now)
+    sparse = LogRateLimiter(lambda: now)
 
     def told() -> str | None:
         record = logging.LogRecord("asyncio", logging.WARNING, "", 0, CLOSED, None, None)

@@ -41,7 +41,7 @@ from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile.matching import is_equivalent
 from kueuelib.jobs.reconcile.plan import INVALID_RETRY, plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses, PriorityClassNotFound, resolve
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.jobs.reconcile.written import ADDED_AT_START, between
 from kueuelib.workload import states
 
@@ -127,7 +127,9 @@ FLAVORS = {"a": {"spec": {"nodeLabels": {"pool": "a"}}}, "b": {"spec": {"nodeLab
 
 
 def situation(obj, *workloads, **fields):
-    return Situation(Training(obj), 1_700_000_000.0, workloads=workloads, flavors=FLAVORS, **fields)
+    return JobSnapshot(
+        Training(obj), 1_700_000_000.0, workloads=workloads, flavors=FLAVORS, **fields
+    )
 
 
 def admitted(obj, **status):
@@ -198,7 +200,7 @@ def test_a_note_that_was_removed_is_on_the_workload_as_well():
     del started["metadata"]["annotations"]
     started["spec"]["launcher"]["spec"]["nodeSelector"]["own"] = "edit"
     flavors = {name: {"spec": {"nodeLabels": {"changed": "since"}}} for name in FLAVORS}
-    left = Situation(Training(started), 1_700_000_000.0, workloads=(evicted(workload.new),))
+    left = JobSnapshot(Training(started), 1_700_000_000.0, workloads=(evicted(workload.new),))
     stopping, _ = plan(attrs.evolve(left, flavors=flavors))
     assert stopping.new["spec"]["launcher"]["spec"].pop("nodeSelector") == {"own": "edit"}
     assert stopping.new["spec"] == obj["spec"]
@@ -398,7 +400,7 @@ class Flock(Training, ComposableJob):
 
 
 def flock(obj, *workloads):
-    return Situation(Flock(obj), 1_700_000_000.0, workloads=workloads, flavors=FLAVORS)
+    return JobSnapshot(Flock(obj), 1_700_000_000.0, workloads=workloads, flavors=FLAVORS)
 
 
 def test_a_flock_composes_its_workload_or_says_why_it_cannot():

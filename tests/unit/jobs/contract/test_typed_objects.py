@@ -17,7 +17,7 @@ from kueuelib.jobs.contract.commands import Change, Delete, Emit
 from kueuelib.jobs.contract.loose_objects import fitted
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.plan import plan
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.jobs.webhooks.rules import default_job
 from kueuelib.runtime.webhook.admission import types_of
 
@@ -160,7 +160,7 @@ def test_the_framework_sends_the_difference() -> None:
     )
     assert made == {**obj, "spec": {**obj["spec"], "suspend": True}}
 
-    (change, *_) = plan(Situation(PoolJob(obj), 0.0, SETTINGS, namespace_labels={}))
+    (change, *_) = plan(JobSnapshot(PoolJob(obj), 0.0, SETTINGS, namespace_labels={}))
     assert change.patch == {"spec": {"suspend": True}}  # type: ignore[union-attr]
 
 
@@ -213,7 +213,7 @@ def test_a_job_that_does_not_fit_its_class_is_stopped_and_says_so() -> None:
         "metadata": {"name": "w", "namespace": "ns", "uid": "w", "finalizers": []},
         "spec": {"podSets": []},
     }
-    situation = Situation(job, 0.0, SETTINGS, workloads=(workload,))
+    situation = JobSnapshot(job, 0.0, SETTINGS, workloads=(workload,))
     commands = plan(situation)
     told = [each.message for each in commands if isinstance(each, Emit)]
     assert any("spec.size in body must be of type integer" in message for message in told), told

@@ -30,7 +30,7 @@ from kueuelib.jobs.declared.declarative import (
 from kueuelib.jobs.declared.pod_shape import Pods
 from kueuelib.jobs.declared.signs import shows
 from kueuelib.jobs.reconcile.plan import plan
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.testing.job_world import QUEUE, JobWorld
 
 RESOURCE = Resource("g.example.com", "v1", "things", "Thing", namespaced=True)
@@ -186,10 +186,10 @@ def test_an_object_that_says_no_pods_is_told_the_field_and_waits(
         job.pod_sets()
     assert caught.value.path == path
     settings = JobSettings(manage_jobs_without_queue_name=True)
-    stop, *_ = plan(Situation(job, 0.0, settings))
+    stop, *_ = plan(JobSnapshot(job, 0.0, settings))
     assert isinstance(stop, Change)
     assert stop.new["spec"]["suspend"] is True, "it may not run meanwhile"
-    told, wait = plan(Situation(type(job)(stop.new), 0.0, settings))
+    told, wait = plan(JobSnapshot(type(job)(stop.new), 0.0, settings))
     assert isinstance(told, Emit)
     assert told.reason == "ErrWorkloadCompose"
     assert path in told.message

@@ -13,7 +13,7 @@ from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.marks import gated, ungated
 from kueuelib.jobs.pods.pod_plan import plan_group, situation_of
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.workload import states
 
 KUEUE = "kueue.x-k8s.io"
@@ -122,7 +122,7 @@ class Pods:
 
     def plan(self, *pods: Any, workload: Any = None, **fields: Any) -> tuple[Any, ...]:
         group = self.group(*pods, workload=workload, **fields)
-        return plan_group(situation_of(group, Situation(None, NOW, flavors=self.flavors)), group)
+        return plan_group(situation_of(group, JobSnapshot(None, NOW, flavors=self.flavors)), group)
 
     def composed(self, *pods: Any) -> dict[str, Any]:
         """The Workload that these pods make."""

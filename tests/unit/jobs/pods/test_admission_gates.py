@@ -15,7 +15,7 @@ from kueuelib.jobs.pods.parents import Parent, Parents, parent_of
 from kueuelib.jobs.pods.pod_plan import plan_pod
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.pods.statefulset import validate_stateful_set
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.machinery.store import Store
 
 Obj = dict[str, Any]
@@ -53,7 +53,7 @@ def changed(commands: Any) -> list[Any]:
 
 def test_the_workload_of_a_pod_gets_its_gates(pods):
     pod = pods.waiting(annotations={GATES: A})
-    assert gates_of(made(plan_pod(Situation(PodJob(pod), pods.now)))) == A
+    assert gates_of(made(plan_pod(JobSnapshot(PodJob(pod), pods.now)))) == A
 
 
 def test_a_group_has_the_gates_of_all_its_pods(pods):

@@ -24,7 +24,7 @@ from kueuelib.jobs.pods.reading import is_gated
 from kueuelib.jobs.pods.role_hash import shape_of
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.pods.webhook import validate_pod
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.workload import states
 
 Obj = dict[str, Any]
@@ -378,7 +378,7 @@ def test_what_is_declared_stays_whatever_its_pods_are_like(pods: Any) -> None:
 
 
 def plan(pods: Any, pod: Obj, *workloads: Obj) -> tuple[Any, ...]:
-    return plan_pod(Situation(PodJob(pod), pods.now, workloads=workloads, flavors=pods.flavors))
+    return plan_pod(JobSnapshot(PodJob(pod), pods.now, workloads=workloads, flavors=pods.flavors))
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from kueuelib.jobs.contract.settings import (
 )
 from kueuelib.jobs.pods.pod_plan import plan_group, plan_without_pods, situation_of
 from kueuelib.jobs.pods.reading import is_gated
-from kueuelib.jobs.reconcile.situation import Case, Situation
+from kueuelib.jobs.reconcile.situation import Case, JobSnapshot
 from kueuelib.jobs.reconcile.steps import expiry
 from kueuelib.workload import states
 
@@ -602,7 +602,7 @@ def test_with_the_other_strategy_a_group_leaves_its_quota_while_its_pods_leave(
 ):
     group = pods.group(*map(pods.deleted, running), workload=pods.evicted(admitted))
     early = PodSettings(group_release=QuotaReleaseStrategy.ON_TERMINATION)
-    base = Situation(None, pods.now, settings=JobSettings(pods=early), flavors=pods.flavors)
+    base = JobSnapshot(None, pods.now, settings=JobSettings(pods=early), flavors=pods.flavors)
     (patch,) = plan_group(situation_of(group, base), group)
     assert "admission" not in patch.status
     (condition,) = [c for c in patch.status["conditions"] if c["type"] == "Requeued"]
@@ -723,7 +723,7 @@ def test_a_group_that_was_given_up_by_us_is_deleted_as_a_whole(pods):
     group = pods.group(waits, failed, workload=over)
     settings = JobSettings(delete_deactivated_after=5.0)
     early, late = (
-        expiry(Case(situation_of(group, Situation(None, now, settings)), group, Matching(over)))
+        expiry(Case(situation_of(group, JobSnapshot(None, now, settings)), group, Matching(over)))
         for now in (NOW + 1, NOW + 6)
     )
     assert [type(each) for each in early] == [RequeueAfter]

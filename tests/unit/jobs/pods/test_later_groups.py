@@ -10,7 +10,7 @@ from kueuelib.api.kinds import PODS
 from kueuelib.jobs.contract.commands import Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.pods.pod_plan import plan_group, situation_of
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.workload import states
 
 KUEUE = "kueue.x-k8s.io"
@@ -133,7 +133,7 @@ def test_late_pods_are_left_alone_in_namespaces_that_are_not_selected(pods, memb
     del late["spec"]["schedulingGates"]
     group = pods.group(late, workload=finished)
     here = {"matchLabels": {"team": "a"}}
-    base = Situation(None, pods.now, settings=JobSettings(namespace_selector=here))
+    base = JobSnapshot(None, pods.now, settings=JobSettings(namespace_selector=here))
     assert about(plan_group(situation_of(group, base), group), Delete) == []
 
 

@@ -30,7 +30,7 @@ from kueuelib.jobs.pods.marks import ungated
 from kueuelib.jobs.pods.pod_plan import plan_pod
 from kueuelib.jobs.pods.reading import gates_of, trim, trim_missed
 from kueuelib.jobs.pods.single import PodJob
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.workload import states
 from kueuelib.workload.phases import CHECK_FAILED, PREEMPTED
 
@@ -40,7 +40,7 @@ ORIGIN = {POD_SET_LABEL: "main", CLUSTER_QUEUE_LABEL: "cq", LOCAL_QUEUE_LABEL: "
 
 def plan(pods, pod, *workloads, **fields):
     job = PodJob(pod, workloads[0] if workloads else None)
-    found = Situation(job, pods.now, workloads=workloads, flavors=pods.flavors, **fields)
+    found = JobSnapshot(job, pods.now, workloads=workloads, flavors=pods.flavors, **fields)
     return plan_pod(found)
 
 
@@ -221,7 +221,7 @@ def test_a_workload_follows_no_flavor_that_changed_while_the_pod_runs(pods, work
     admitted = pods.admitted(workload)
     flavors = {"spot": {"spec": {"tolerations": [{"key": "new", "operator": "Exists"}]}}}
     job = PodJob(pods.running(), admitted)
-    found = Situation(job, pods.now, workloads=(admitted,), flavors=flavors)
+    found = JobSnapshot(job, pods.now, workloads=(admitted,), flavors=flavors)
     assert plan_pod(found) == ()
     assert states.is_admitted(admitted)
 

@@ -17,7 +17,7 @@ from kueuelib.jobs.contract.commands import (
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.reconcile.plan import plan
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.runtime import PatchType, kinds
 from kueuelib.testing import (
     eventually,
@@ -116,15 +116,15 @@ def test_a_pod_that_runs_with_a_quota_of_its_own_is_not_deleted(parent):
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
     gated = {**pod, "spec": {**spec, "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}}
     created = next(
-        each.obj for each in plan(Situation(PodJob(gated), NOW)) if isinstance(each, Create)
+        each.obj for each in plan(JobSnapshot(PodJob(gated), NOW)) if isinstance(each, Create)
     )
     workload = {**created, "metadata": {**created["metadata"], "resourceVersion": "1"}}
     sets = [{"name": "main", "flavors": {}, "count": 1}]
     admission = {"clusterQueue": "cq", "podSetAssignments": sets}
     held = states.reserve(workload, admission, (), NOW - 9)
     running = {**pod, "spec": {**spec, "nodeName": "n"}, "status": {"phase": "Running"}}
-    assert plan(Situation(PodJob(running), NOW, workloads=(held,), ancestor=parent)) == ()
-    assert is_deleted(plan(Situation(PodJob(gated), NOW, workloads=(held,), ancestor=parent)))
+    assert plan(JobSnapshot(PodJob(running), NOW, workloads=(held,), ancestor=parent)) == ()
+    assert is_deleted(plan(JobSnapshot(PodJob(gated), NOW, workloads=(held,), ancestor=parent)))
 
 
 def test_a_child_that_has_ended_is_not_suspended(build):

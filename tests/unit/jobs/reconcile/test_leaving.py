@@ -20,7 +20,7 @@ from kueuelib.jobs.contract.commands import Change, Delete, DropFinalizer, Emit,
 from kueuelib.jobs.contract.settings import JobSettings, QuotaReleaseStrategy
 from kueuelib.jobs.declared.jobset import JOB_SET
 from kueuelib.jobs.reconcile.plan import plan
-from kueuelib.jobs.reconcile.situation import Situation
+from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.jobs.reconcile.workload_build import adopt
 from kueuelib.workload import states
 
@@ -74,7 +74,7 @@ def job(queue="main", suspend=True, status=None, prebuilt="", **spec):
 
 
 def situation(raw, *workloads, kind=KIND.job_type, **fields):
-    return Situation(kind(raw), NOW, workloads=workloads, flavors=FLAVORS, **fields)
+    return JobSnapshot(kind(raw), NOW, workloads=workloads, flavors=FLAVORS, **fields)
 
 
 def made(kind=KIND.job_type, raw=None):
