@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kueuelib.jobs.client.progress import State as State
     from kueuelib.jobs.client.progress import Why as Why
 else:
-    from kueuelib.faces import lazily
+    from kueuelib.lazy_exports import lazily
 
     __getattr__, __dir__, __all__ = lazily(
         __name__,

@@ -25,7 +25,7 @@ import yaml
 from figures import cpu_seconds, resident, show
 
 from kueuelib.api.crd import all_crds
-from kueuelib.embedded.tls import credentials
+from kueuelib.embedded.credentials import credentials
 
 COUNT = 3000
 CLIENTS = 16

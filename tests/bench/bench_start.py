@@ -46,7 +46,7 @@ import go_manager
 from rest import JOBS, WORKLOADS, Obj, Rest, eventually, is_true, job
 
 from kueuelib.app.configuration import InternalCertManagement
-from kueuelib.runtime.authority import Certificates
+from kueuelib.runtime.certificates import Certificates
 from kueuelib.runtime.webhook.trust import from_secret, with_bundle
 from kueuelib.testing.processes import free_port
 

@@ -23,8 +23,8 @@ from aiohttp import web
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import server
 from kueuelib.embedded.admission.hook_client import HookClient
-from kueuelib.embedded.http.face import RequestHandler
-from kueuelib.embedded.http.parameters import Route, parse
+from kueuelib.embedded.http.request_handler import RequestHandler
+from kueuelib.embedded.http.requests import Route, parse
 
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 COUNTS: defaultdict[str, Counter[str]] = defaultdict(Counter)

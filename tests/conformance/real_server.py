@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 from cryptography.hazmat.primitives import serialization
 
-from kueuelib.embedded import tls
+from kueuelib.embedded import credentials as tls
 from kueuelib.testing.processes import free_port
 
 START_SECONDS = 120.0

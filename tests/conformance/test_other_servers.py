@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from kueuelib.embedded.credentials import Authority
 from kueuelib.embedded.http import aggregation
 from kueuelib.embedded.server import ApiServer
-from kueuelib.embedded.tls import Authority
 
 pytestmark = pytest.mark.embedded
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

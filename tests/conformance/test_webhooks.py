@@ -11,8 +11,8 @@ import time
 import pytest
 from aiohttp import web
 
+from kueuelib.embedded.credentials import Authority
 from kueuelib.embedded.server import ApiServer
-from kueuelib.embedded.tls import Authority
 from kueuelib.errors import ConfigError
 
 HOOKS = "/apis/admissionregistration.k8s.io/v1"

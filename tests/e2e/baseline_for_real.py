@@ -26,22 +26,22 @@ from uuid import UUID
 import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, is_true
-from kueuelib.app.configuration_rules import parse_configuration
+from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.embedded import writing
 from kueuelib.scheduler.decide.cycle import Admit
 from kueuelib.simulator import driver
 from kueuelib.simulator.cluster import cluster_of
 from kueuelib.simulator.driver import Driver
+from kueuelib.simulator.job_lifecycles import JobLifecycles, Timing
 from kueuelib.simulator.live import Listener, Live
-from kueuelib.simulator.lives import JobLifecycles, Timing
 from kueuelib.simulator.parsing import Faults
+from kueuelib.simulator.readers.made_up import read_generator
 from kueuelib.simulator.readers.source import TraceSource
-from kueuelib.simulator.readers.synthetic import read_generator
 from kueuelib.simulator.work import TraceJob
 from kueuelib.testing.storm.bundled import BundledManager
+from kueuelib.testing.storm.environment import CONFIGURATION
 from kueuelib.testing.storm.history import Commit
-from kueuelib.testing.storm.theatre import CONFIGURATION
 from kueuelib.testing.storm.world import World
 
 GENERATOR = """\

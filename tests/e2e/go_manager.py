@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
 from real_server import assets
 
 from kueuelib.controllers.manifests import WEBHOOK_SERVICE
-from kueuelib.runtime.authority import Certificates
+from kueuelib.runtime.certificates import Certificates
 from kueuelib.runtime.webhook.trust import to_data
 
 PROGRAM, MANIFESTS = "kueue-manager", "kueue-manifests.yaml"

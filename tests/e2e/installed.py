@@ -20,7 +20,7 @@ from rest import Obj, Rest
 from warm import Processes
 
 from kueuelib.api.meta import format_micro_time, key_of
-from kueuelib.app.configuration_rules import load_configuration
+from kueuelib.app.configuration_reading import load_configuration
 from kueuelib.app.doctor.examining import DoctorReport, examine_twice
 from kueuelib.app.doctor.finding import Finding
 from kueuelib.app.doctor.reading import read

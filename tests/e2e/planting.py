@@ -15,7 +15,7 @@ from place import GROUP, QUEUE, RUN, TOTAL, pod_spec
 from rest import KUEUE, Obj, eventually, is_true
 
 from kueuelib.api.meta import format_time
-from kueuelib.runtime.authority import host_names, renewed
+from kueuelib.runtime.certificates import host_names, renewed
 
 DOMAIN = "kueue.x-k8s.io"
 TEAM = "team"

@@ -12,7 +12,7 @@ import pytest
 from rest import JOBS, Obj, Rest, eventually, job, queues
 from warm import Processes
 
-from kueuelib.runtime.authority import Certificates, host_names, renewed
+from kueuelib.runtime.certificates import Certificates, host_names, renewed
 from kueuelib.runtime.webhook.trust import with_bundle
 from kueuelib.testing.processes import LocalCluster, free_port
 

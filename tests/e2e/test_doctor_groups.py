@@ -13,7 +13,7 @@ from real_plane import lacking, real_cluster
 from rest import Rest
 from test_doctor_alive import embedded_cluster
 
-from kueuelib.app.configuration_rules import load_configuration
+from kueuelib.app.configuration_reading import load_configuration
 from kueuelib.app.doctor.examining import examine
 from kueuelib.app.doctor.finding import Finding, Severity
 from kueuelib.app.doctor.reading import read

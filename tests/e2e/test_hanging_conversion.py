@@ -30,7 +30,7 @@ from kueuelib.app.configuration import Configuration
 from kueuelib.app.doctor.reading import read
 from kueuelib.app.installation import Installation, install
 from kueuelib.errors import ApiError, TransportError
-from kueuelib.runtime.authority import Certificates, load, server_context
+from kueuelib.runtime.certificates import Certificates, load, server_context
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
 from kueuelib.runtime.webhook.trust import from_secret

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from rest import JOBS, WORKLOADS, Rest, eventually, is_true, job, queues
 
-from kueuelib.machinery.event_series import cause_of
+from kueuelib.machinery.recurrence import cause_of
 from kueuelib.runtime.logs import LEFT_OUT
 from kueuelib.testing import processes
 from kueuelib.testing.processes import READY_SECONDS, LocalCluster, Processes, free_port

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kueuelib.app.own_manifests import operator_manifests
+from kueuelib.app.program_manifests import operator_manifests
 from kueuelib.embedded import ApiServer
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import Client, Context, Obj, ObjectKey, Operator, PatchType, connect, kinds

@@ -184,7 +184,7 @@ print([name for name in {unused!r} if name in sys.modules])
         "kueuelib.machinery.election",
         "kueuelib.machinery.reflector_protocol",
         "kueuelib.runtime.importing",
-        "kueuelib.runtime.authority",
+        "kueuelib.runtime.certificates",
         "kueuelib.scheduler.explain.answer",
         "kueuelib.scheduler.explain.changes",
         "kueuelib.scheduler.explain.obstacles",

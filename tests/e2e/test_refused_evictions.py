@@ -16,7 +16,7 @@ import pytest
 from real_plane import lacking, real_cluster
 from rest import JOBS, KUEUE, WORKLOADS, Obj, Rest, condition, eventually, is_true, job
 
-from kueuelib.embedded.tls import Authority
+from kueuelib.embedded.credentials import Authority
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 HOOKS = f"{ADMISSION}/validatingwebhookconfigurations"

@@ -27,7 +27,7 @@ from rights import (
 from warm import Processes, kueuelib
 
 from kueuelib.api.meta import key_of
-from kueuelib.app.configuration_rules import parse_configuration
+from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.app.installation import Installation, install, resource_of_object
 from kueuelib.app.wiring import lives_of
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT, manager_user

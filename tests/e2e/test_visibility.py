@@ -21,7 +21,7 @@ from place import INSTALLED, aggregating_cluster
 from real_plane import lacking, real_cluster
 from rest import JOBS, Rest, eventually, job, queues, urgent
 
-from kueuelib.runtime.authority import host_names, renewed
+from kueuelib.runtime.certificates import host_names, renewed
 from kueuelib.testing.processes import READY_SECONDS, LocalCluster, free_port
 
 API = "/apis/visibility.kueue.x-k8s.io"

@@ -15,7 +15,7 @@ from place import shared_cluster
 from real_plane import lacking, real_cluster
 from rest import KUEUE, Obj, Rest, eventually
 
-from kueuelib.runtime.authority import host_names, renewed
+from kueuelib.runtime.certificates import host_names, renewed
 from kueuelib.runtime.webhook.trust import with_bundle
 from kueuelib.testing.processes import LocalCluster
 

@@ -49,7 +49,7 @@ from planting import (
 )
 from rest import KUEUE, Obj, eventually, is_true
 
-from kueuelib.runtime.authority import host_names, renewed
+from kueuelib.runtime.certificates import host_names, renewed
 
 PAUSE = 3.0
 """Seconds for which a manager is stopped, less than its Lease lasts."""

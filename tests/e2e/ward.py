@@ -16,7 +16,7 @@ from rest import KUEUE, Obj, Rest
 from warm import kueuelib
 
 from kueuelib.api.meta import format_time
-from kueuelib.app.configuration_rules import load_configuration
+from kueuelib.app.configuration_reading import load_configuration
 from kueuelib.app.doctor.examining import DoctorReport, examine
 from kueuelib.app.doctor.reading import read
 from kueuelib.runtime.connection import connect

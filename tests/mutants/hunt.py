@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 import sys
 
+from kueuelib.testing.storm.campaign import APART, MIXED, campaign, profile_of
 from kueuelib.testing.storm.seed_plan import plan_of
-from kueuelib.testing.storm.tour import APART, MIXED, campaign, profile_of
 
 
 def ordered(first: int, last: int, profile: str, world: str) -> list[int]:

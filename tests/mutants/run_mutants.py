@@ -66,7 +66,7 @@ JOB_TESTS = (
     "tests/unit/jobs/pods/test_group.py",
     "tests/unit/jobs/pods/test_later_groups.py",
     "tests/unit/jobs/pods/test_looks.py",
-    "tests/unit/jobs/pods/test_role_hash.py",
+    "tests/unit/jobs/pods/test_shapes.py",
     "tests/unit/jobs/pods/test_roster.py",
     "tests/unit/jobs/pods/test_single.py",
     "tests/unit/jobs/pods/test_webhook.py",

@@ -26,7 +26,7 @@ from kueuelib.jobs.pods.integration import regained
 from kueuelib.jobs.pods.marks import gated, marked_as_ours
 from kueuelib.jobs.pods.pod_plan import plan_group, plan_without_pods, situation_of
 from kueuelib.jobs.pods.reading import PodStage, has_finalizer, is_managed, stage_of
-from kueuelib.jobs.reconcile.situation import JobSnapshot
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.workload.states import BUNDLE
 
 KUEUE = "kueue.x-k8s.io"

@@ -27,7 +27,7 @@ from kueuelib.jobs.contract.commands import Count, Emit, RequeueAfter
 from kueuelib.jobs.pods.pod_plan import plan_pod
 from kueuelib.jobs.pods.reading import PodStage
 from kueuelib.jobs.pods.single import PodJob
-from kueuelib.jobs.reconcile.situation import JobSnapshot
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.testing.job_world import JobWorld
 from kueuelib.workload import states
 

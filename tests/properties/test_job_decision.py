@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kueuelib.api.meta import Obj
-from kueuelib.embedded.builtins.job_rules import validate_job_status
+from kueuelib.embedded.builtins.batch_rules import validate_job_status
 from kueuelib.embedded.cluster.job_decision import (
     JobDecision,
     JobMemory,

@@ -16,9 +16,9 @@ from kueuelib.api.meta import ObjectKey, format_time, key_of
 from kueuelib.api.patch import merge_patch
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.contract.commands import Change, Create, Delete, DropFinalizer, Emit, PatchStatus
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.plan import plan
-from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.workload import states
 from kueuelib.workload.states import BUNDLE
 

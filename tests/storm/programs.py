@@ -15,8 +15,8 @@ from pathlib import Path
 
 from kueuelib.api.meta import ObjectKey, parse_time
 from kueuelib.errors import ServerError
-from kueuelib.testing.storm.inside.walk import parts_in
-from kueuelib.testing.storm.tour import run_all
+from kueuelib.testing.storm.campaign import run_all
+from kueuelib.testing.storm.inside.leaks import parts_in
 from kueuelib.testing.storm.trial import warm_up
 from kueuelib.testing.storm.world import World
 

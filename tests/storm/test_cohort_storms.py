@@ -7,8 +7,8 @@ import pytest
 
 from kueuelib.testing.hostile import create, delete, patch, trial
 from kueuelib.testing.storm.bundled import BundledManager
+from kueuelib.testing.storm.environment import CONFIGURATION
 from kueuelib.testing.storm.run import LIMIT
-from kueuelib.testing.storm.theatre import CONFIGURATION
 from kueuelib.testing.storm.users import Act, Scenario
 from kueuelib.testing.storm.users.acts import RESTORE
 

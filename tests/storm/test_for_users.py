@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from kueuelib.testing.hostile import ClusterState, Storm, StormFailed, create, delete, patch, trial
+from kueuelib.testing.storm.campaign import CopyFailed
 from kueuelib.testing.storm.draws import Draws
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.profiles import PROFILES, weather
 from kueuelib.testing.storm.run import LIMIT, WATCHES
-from kueuelib.testing.storm.tour import CopyFailed
 from kueuelib.testing.storm.trial import GivenLaws
 
 EXAMPLE = Path(__file__).parents[2] / "examples/hostile_world"

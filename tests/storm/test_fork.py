@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from kueuelib.testing.storm.tour import CopyFailed, apart, run_all
+from kueuelib.testing.storm.campaign import CopyFailed, apart, run_all
 
 
 def _play(state, job):

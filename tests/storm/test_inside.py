@@ -21,12 +21,12 @@ from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Wait
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.pending.item import Requeue
+from kueuelib.scheduler.pending.tries import Requeue
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.reasons import NotEvaluated
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.inside import Believes, judge
-from kueuelib.testing.storm.inside.walk import gone_of, leaks, names_in, parts_in
+from kueuelib.testing.storm.inside.leaks import gone_of, leaks, names_in, parts_in
 from kueuelib.workload.orders import OrderBook
 
 WORKLOADS = "workloads.kueue.x-k8s.io"

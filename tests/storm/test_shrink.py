@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kueuelib.testing.storm.tour import ddmin
+from kueuelib.testing.storm.campaign import ddmin
 
 LABELS = tuple(f"fault-{number}" for number in range(40))
 

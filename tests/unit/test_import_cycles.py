@@ -9,7 +9,7 @@ from pathlib import Path
 
 SRC = Path(__file__).parents[2] / "src"
 LATE = {
-    "kueuelib.runtime.operator.declaration -> kueuelib.runtime.operator.running": (
+    "kueuelib.runtime.operator.declaration -> kueuelib.runtime.operator.program": (
         "`Operator.run` is the last line of a program; what runs an operator reads its declaration"
     ),
     "kueuelib.api.struct -> kueuelib.api.schema": (

@@ -1,6 +1,6 @@
 """What nodes offer, and which pods they take: selectors, affinity, taints.
 
-How much of that pods use already is counted by `Room` in `kueuelib.embedded.cluster.placement`.
+How much of that pods use already is counted by `NodeRoom` in `kueuelib.embedded.cluster.placement`.
 """
 
 from __future__ import annotations

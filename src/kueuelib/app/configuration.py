@@ -18,6 +18,14 @@ import attrs
 from kueuelib.api.kinds import MANAGER_NAMESPACE
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.names import LEASE
+from kueuelib.app.decision_blocks import (
+    AdmissionFairSharing,
+    BorrowingConfiguration,
+    FairSharingConfiguration,
+    PreemptionConfiguration,
+    ResourcesConfiguration,
+    WaitForPodsReady,
+)
 from kueuelib.app.decoding import (
     NOT_ZERO,
     PORT,
@@ -26,14 +34,6 @@ from kueuelib.app.decoding import (
     key,
     more_than,
     one_of,
-)
-from kueuelib.app.fair_sharing import (
-    AdmissionFairSharing,
-    BorrowingConfiguration,
-    FairSharingConfiguration,
-    PreemptionConfiguration,
-    ResourcesConfiguration,
-    WaitForPodsReady,
 )
 from kueuelib.app.metrics import CustomMetricLabel, LocalQueueMetricsConfiguration
 from kueuelib.app.tls import Tls

@@ -10,8 +10,8 @@ import attrs
 
 from kueuelib.api.quantity import Quantity
 from kueuelib.app.configuration import KIND, Configuration
+from kueuelib.app.decision_blocks import strategy_lists
 from kueuelib.app.decoding import ConfigurationRefusal, Duration, camel
-from kueuelib.app.fair_sharing import strategy_lists
 from kueuelib.errors import ConfigError
 from kueuelib.scheduler.settings import BOTH_STRATEGIES
 

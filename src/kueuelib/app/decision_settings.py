@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.fair_sharing import WaitForPodsReady, load_policy
+from kueuelib.app.decision_blocks import WaitForPodsReady, load_policy
 from kueuelib.app.feature_gates import (
     FLAVOR_FUNGIBILITY,
     PARTIAL_ADMISSION,

@@ -17,7 +17,7 @@ from kueuelib.api.kinds import CRDS, KUEUE, MUTATING_WEBHOOKS, VALIDATING_WEBHOO
 from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true, key_of
 from kueuelib.api.names import is_dns1123_label
 from kueuelib.app.deployment import Deployed
-from kueuelib.app.earlier import (
+from kueuelib.app.earlier_installation import (
     apis_left,
     in_the_way,
     keep_configuration,
@@ -51,7 +51,7 @@ from kueuelib.jobs.contract.settings import JobSettings, PodSettings, system_exc
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.webhooks.manifests import rbac_rules, shared_rbac_rules, webhook_entries
 from kueuelib.machinery.backoff import Backoff
-from kueuelib.runtime.authority import ServerNames, host_names
+from kueuelib.runtime.certificates import ServerNames, host_names
 from kueuelib.runtime.client import Client, read
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.queries import PatchType

@@ -9,7 +9,7 @@ import yaml
 
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import OFF, Configuration
-from kueuelib.app.configuration_rules import parse_configuration
+from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.wiring import engine_for
 from kueuelib.controllers.assembly import feed_from

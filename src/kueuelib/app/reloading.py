@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.configuration_rules import load_configuration
+from kueuelib.app.configuration_reading import load_configuration
 from kueuelib.app.configuration_text import every_key
 from kueuelib.app.decoding import with_live_keys
 from kueuelib.errors import ConfigError

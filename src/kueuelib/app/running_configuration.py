@@ -19,7 +19,7 @@ import orjson
 from kueuelib.api.kinds import CONFIG_MAPS, LEASES
 from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of, key_of, parse_time
 from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration
-from kueuelib.app.configuration_rules import load_configuration, parse_configuration
+from kueuelib.app.configuration_reading import load_configuration, parse_configuration
 from kueuelib.app.configuration_text import as_content
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.errors import ApiError, ConfigError, Forbidden, NotFound, TransportError

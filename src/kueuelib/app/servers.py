@@ -15,8 +15,8 @@ from kueuelib.app.configuration import Configuration
 from kueuelib.controllers.manifests import server_names
 from kueuelib.runtime.access_reviews import PathReaders
 from kueuelib.runtime.addresses import parse_address
-from kueuelib.runtime.authority import CertificateFiles, host_names
 from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.certificates import CertificateFiles, host_names
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.cluster import ServerContact
 from kueuelib.runtime.http import MetricsServer, ProbeServer

@@ -45,7 +45,7 @@ class Tls:
 
     def context(self) -> ssl.SSLContext:
         """The context of a server, without a certificate yet."""
-        from kueuelib.runtime.authority import server_context
+        from kueuelib.runtime.certificates import server_context
 
         suites = [_SUITES[name] for name in self.cipher_suites if name not in _TLS13]
         return server_context(_VERSIONS[self.min_version], suites)

@@ -16,7 +16,7 @@ from kueuelib.api.crd import converted_crds
 from kueuelib.api.definitions import CONVERSION_PATH
 from kueuelib.api.kinds import ADMISSION_CHECKS, API_SERVICES, CRDS
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.configuration_rules import check_addresses, election_options
+from kueuelib.app.configuration_reading import check_addresses, election_options
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.part_settings import job_settings, life_settings
 from kueuelib.app.reloading import RESTART_NEEDED, ConfigurationFile

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from kueuelib.checks.definition import check as check
     from kueuelib.checks.definition import current as current
     from kueuelib.checks.definition import usage_of as usage_of
-    from kueuelib.checks.running import run as run
-    from kueuelib.checks.running import serve as serve
+    from kueuelib.checks.process import run as run
+    from kueuelib.checks.process import serve as serve
     from kueuelib.checks.verdicts import Pending as Pending
     from kueuelib.checks.verdicts import Ready as Ready
     from kueuelib.checks.verdicts import Rejected as Rejected
     from kueuelib.checks.verdicts import Retry as Retry
     from kueuelib.checks.verdicts import Verdict as Verdict
 else:
-    from kueuelib.faces import lazily
+    from kueuelib.lazy_exports import lazily
 
     __getattr__, __dir__, __all__ = lazily(
         __name__,
@@ -44,7 +44,7 @@ else:
             "kueuelib.api.kueue": "PodSetUpdate Workload",
             "kueuelib.checks.assembly": "setup",
             "kueuelib.checks.definition": "Check CheckContext check current usage_of",
-            "kueuelib.checks.running": "run serve",
+            "kueuelib.checks.process": "run serve",
             "kueuelib.checks.verdicts": "Pending Ready Rejected Retry Verdict",
         },
     )

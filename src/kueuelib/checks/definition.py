@@ -17,7 +17,7 @@ from kueuelib.api.quantity import Quantity
 from kueuelib.checks.owned import OwnedObjects
 from kueuelib.checks.verdicts import Verdict
 from kueuelib.errors import ConfigError
-from kueuelib.machinery.event_series import EventType
+from kueuelib.machinery.recurrence import EventType
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.importing import loaded
 

@@ -19,7 +19,7 @@ from kueuelib.checks.parameters import UNSETTLED, ParameterProblem, ParameterSou
 from kueuelib.checks.release import is_promised
 from kueuelib.checks.verdicts import Pending, Ready, Retry, Verdict, readable
 from kueuelib.errors import ApiError, Conflict, NotFound
-from kueuelib.machinery.event_series import EventType
+from kueuelib.machinery.recurrence import EventType
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock

@@ -17,7 +17,7 @@ from kueuelib.checks.definition import Check, CheckContext
 from kueuelib.checks.evaluation import CheckFailed, Evaluator, on_loop
 from kueuelib.checks.moves import Reservation, held_reservation, reservation_of
 from kueuelib.errors import Conflict, NotFound
-from kueuelib.machinery.event_series import EventType
+from kueuelib.machinery.recurrence import EventType
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Result

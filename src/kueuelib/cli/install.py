@@ -12,7 +12,7 @@ import attrs
 from kueuelib.api.kinds import V1BETA2, VERSIONS
 from kueuelib.api.yaml_text import to_yaml
 from kueuelib.app.configuration import Configuration, VisibilityConfiguration
-from kueuelib.app.configuration_rules import UNREADABLE, read_configuration
+from kueuelib.app.configuration_reading import UNREADABLE, read_configuration
 from kueuelib.app.deployment import Deployed, certificates_of, check_configuration, checked_image
 from kueuelib.app.installation import Installation, check_namespace, checked_url, install
 from kueuelib.app.packages import write_chart, write_kustomize

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kueuelib.api.yaml_text import to_yaml
-from kueuelib.app.configuration_rules import load_configuration
+from kueuelib.app.configuration_reading import load_configuration
 from kueuelib.app.configuration_text import as_content
 from kueuelib.app.wiring import Assemble, assemble_manager, run_manager
 from kueuelib.runtime import logs

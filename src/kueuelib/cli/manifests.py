@@ -13,7 +13,7 @@ from kueuelib.api.yaml_text import to_yaml
 from kueuelib.app.dashboards import dashboard_text
 from kueuelib.app.deployment import checked_image
 from kueuelib.app.installation import checked_url
-from kueuelib.app.own_manifests import (
+from kueuelib.app.program_manifests import (
     check_manifests,
     check_plugin_manifests,
     operator_manifests,

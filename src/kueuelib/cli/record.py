@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 
-from kueuelib.app.configuration_rules import load_configuration
+from kueuelib.app.configuration_reading import load_configuration
 from kueuelib.app.recording import assemble_recorder, recorded_configuration, recorder_configuration
 from kueuelib.app.wiring import run_manager
 from kueuelib.recording.writer import RecordingOptions

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kueuelib import __version__
-from kueuelib.cli.syntax import asking, installing, running, traces
+from kueuelib.cli.syntax import installing, long_running, queries, traces
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -14,6 +14,6 @@ def app() -> None:
     """Job queueing for Kubernetes, and the framework it is built on."""
 
 
-for family in (running.COMMANDS, installing.COMMANDS, asking.COMMANDS, traces.COMMANDS):
+for family in (long_running.COMMANDS, installing.COMMANDS, queries.COMMANDS, traces.COMMANDS):
     for command in family:
         app.add_command(command)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import attrs
 
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.configuration_rules import load_configuration
+from kueuelib.app.configuration_reading import load_configuration
 from kueuelib.app.own_process import assembler, own_configuration
 from kueuelib.app.programs import load
 from kueuelib.app.wiring import run_manager
@@ -21,8 +21,8 @@ from kueuelib.runtime import logs
 from kueuelib.runtime.addresses import parse_address
 from kueuelib.runtime.entry import run_program
 from kueuelib.runtime.operator.declaration import Operator
-from kueuelib.runtime.operator.running import ServeOptions
-from kueuelib.runtime.operator.running import serve as serve_operator
+from kueuelib.runtime.operator.program import ServeOptions
+from kueuelib.runtime.operator.program import serve as serve_operator
 
 
 @attrs.frozen

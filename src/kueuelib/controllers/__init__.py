@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kueuelib.controllers.assembly import setup as setup
     from kueuelib.runtime.webhook.server import Webhooks as Webhooks
 else:
-    from kueuelib.faces import lazily
+    from kueuelib.lazy_exports import lazily
 
     __getattr__, __dir__, __all__ = lazily(
         __name__,

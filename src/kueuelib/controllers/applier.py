@@ -25,7 +25,7 @@ from kueuelib.api.names import QUOTA_RESERVED
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.queue_metrics import counted
 from kueuelib.errors import ApiError, Conflict, NotConnected, NotFound, TooManyRequests
-from kueuelib.machinery.event_series import EventType, Recent
+from kueuelib.machinery.recurrence import EventType, Recent
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.failures import is_refusal

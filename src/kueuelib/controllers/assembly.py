@@ -18,15 +18,9 @@ from kueuelib.controllers import workload as workloads
 from kueuelib.controllers.admission import AdmissionLoop
 from kueuelib.controllers.applier import WAIT_PRIORITY, Applier, OrderWriter, PendingReasonWriter
 from kueuelib.controllers.auditor import Auditor
-from kueuelib.controllers.cluster_queue import (
-    ClusterQueueReconciler,
-    CohortReconciler,
-    LocalQueueReconciler,
-    TreeWatch,
-    above,
-)
 from kueuelib.controllers.feed import Feed
 from kueuelib.controllers.finalizers import InUseReconciler, checks_of, flavors_of
+from kueuelib.controllers.foreign_reservations import ForeignReservations
 from kueuelib.controllers.manifests import (
     WEBHOOK_SECRET,
     WEBHOOK_SERVICE,
@@ -42,6 +36,13 @@ from kueuelib.controllers.queue_metrics import (
     queue_states,
     report_queues,
 )
+from kueuelib.controllers.queues import (
+    ClusterQueueReconciler,
+    CohortReconciler,
+    LocalQueueReconciler,
+    TreeWatch,
+    above,
+)
 from kueuelib.controllers.series_labels import (
     CLUSTER_QUEUE,
     COHORT,
@@ -51,7 +52,6 @@ from kueuelib.controllers.series_labels import (
     SeriesLabels,
     role_of,
 )
-from kueuelib.controllers.strangers import ForeignReservations
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION, serve
 from kueuelib.controllers.workload import (
     BY_CLUSTER_QUEUE,

@@ -17,7 +17,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.api.names import LEASE
 from kueuelib.controllers.visibility.summary import GROUP, SUBRESOURCE, VERSIONS
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
-from kueuelib.runtime.authority import ServerNames, service_names
+from kueuelib.runtime.certificates import ServerNames, service_names
 
 SERVICE_ACCOUNT = "kueue-controller-manager"
 WEBHOOK_SERVICE = "kueue-webhook-service"

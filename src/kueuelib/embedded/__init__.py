@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from kueuelib.embedded.cluster.clock import ManualClock as ManualClock
     from kueuelib.embedded.server import ApiServer as ApiServer
 else:
-    from kueuelib.faces import lazily
+    from kueuelib.lazy_exports import lazily
 
     __getattr__, __dir__, __all__ = lazily(
         __name__,

@@ -12,19 +12,19 @@ import orjson
 from kueuelib.api.kinds import CRDS, JOBS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, SERVICES
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded.admission.plugin import AdmissionPlugin, KindRules
+from kueuelib.embedded.builtins.batch_rules import JobRules
 from kueuelib.embedded.builtins.core_rules import NamespaceRules, NodeRules
-from kueuelib.embedded.builtins.job_rules import JobRules
-from kueuelib.embedded.builtins.limit_range import LimitRangePlugin
+from kueuelib.embedded.builtins.limits import LimitRangePlugin
+from kueuelib.embedded.builtins.network_rules import ServiceRules
 from kueuelib.embedded.builtins.pod_rules import PodRules, ServiceAccountPlugin, TolerationPlugin
 from kueuelib.embedded.builtins.priority import (
     PriorityClassRules,
     PriorityPlugin,
     system_priority_classes,
 )
-from kueuelib.embedded.builtins.service_rules import ServiceRules
 from kueuelib.embedded.builtins.stored_rules import stored_rules
 from kueuelib.embedded.conversion import HookCaller
-from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.registry.kinds import Kind
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.storage import StorageEvent, StoredState
 from kueuelib.embedded.storage.folder import DataFolder, StoredRow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.registry.kinds import Kind
 from kueuelib.embedded.storage import Storage, StorageEvent, StoredState
 
 Listener = Callable[[Kind, StorageEvent], None]

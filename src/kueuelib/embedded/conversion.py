@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.decoding import copy_json, settle
-from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.registry.kinds import Kind
 from kueuelib.embedded.storage import StoredState, encoded
 from kueuelib.errors import KueuelibError, ServerError
 

@@ -15,7 +15,7 @@ import orjson
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
 from kueuelib.embedded.builtins.fields import invalid, section, shown
-from kueuelib.embedded.registry.kind import Kind, KindVersion
+from kueuelib.embedded.registry.kinds import Kind, KindVersion
 from kueuelib.embedded.schema.messages import exists, message_name
 from kueuelib.embedded.schema.mismatch import json_type
 from kueuelib.embedded.schema.typed import Walk, read_metadata

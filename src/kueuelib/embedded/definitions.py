@@ -15,7 +15,7 @@ from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.deleting import Deletes
 from kueuelib.embedded.registry.cells import AGE, JsonPath, since
 from kueuelib.embedded.registry.crd_rules import CLEANUP, CrdRules, is_established
-from kueuelib.embedded.registry.kind import (
+from kueuelib.embedded.registry.kinds import (
     ALL_VERBS,
     ENDING_VERBS,
     Kind,

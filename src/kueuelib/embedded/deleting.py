@@ -12,8 +12,8 @@ from kueuelib.embedded.admission.chain import Chain
 from kueuelib.embedded.admission.plugin import AdmissionAttributes, Operation
 from kueuelib.embedded.committing import Commits, held
 from kueuelib.embedded.conversion import Converter
-from kueuelib.embedded.large import HeavyWorkExecutor
-from kueuelib.embedded.registry.kind import Kind, KindVersion
+from kueuelib.embedded.heavy_work import HeavyWorkExecutor
+from kueuelib.embedded.registry.kinds import Kind, KindVersion
 from kueuelib.embedded.storage import StaleWrite
 from kueuelib.embedded.subresources import disrupted_status
 from kueuelib.embedded.verbs import DeleteOptions, Propagation

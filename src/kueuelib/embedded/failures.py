@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.registry.kinds import Kind
 from kueuelib.errors import (
     AlreadyExists,
     ApiError,

@@ -15,7 +15,7 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures
 from kueuelib.embedded.decoding import decode
 from kueuelib.embedded.http.yaml_bodies import parse_yaml_stream
-from kueuelib.embedded.registry.kind import Kind, KindVersion
+from kueuelib.embedded.registry.kinds import Kind, KindVersion
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import PatchType, WriteOptions
 from kueuelib.errors import ApiError, BadRequest, ConfigError

@@ -23,10 +23,10 @@ from kueuelib.embedded.decoding import (
     report_unknown,
     shorten_numbers,
 )
-from kueuelib.embedded.large import HeavyWorkExecutor
+from kueuelib.embedded.heavy_work import HeavyWorkExecutor
 from kueuelib.embedded.patching.apply import Convert, FieldWrite, apply_steps, renewed, track_steps
 from kueuelib.embedded.patching.fieldsets import NO_KEY, Ambiguous, Unkeyed, element, show_element
-from kueuelib.embedded.registry.kind import Kind, KindVersion
+from kueuelib.embedded.registry.kinds import Kind, KindVersion
 from kueuelib.embedded.schema.messages import builtin_node, custom_node
 from kueuelib.embedded.schema.mismatch import Mismatch, json_type
 from kueuelib.embedded.schema.node import ANYTHING, ListType, SchemaNode

@@ -17,7 +17,7 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures
 from kueuelib.embedded.builtins.fields import forbidden, not_supported
 from kueuelib.embedded.conversion import Converter
-from kueuelib.embedded.registry.kind import Kind, Registry
+from kueuelib.embedded.registry.kinds import Kind, Registry
 from kueuelib.embedded.storage import Compacted, KindTable, Storage, StorageEvent, StoredState
 from kueuelib.embedded.verbs import ListOptions, WatchEvent, WatchOptions
 from kueuelib.errors import ApiError, BadRequest, InvalidSelector

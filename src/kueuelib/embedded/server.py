@@ -20,25 +20,25 @@ from yarl import URL
 
 from kueuelib.api.kinds import CONFIG_MAPS, EVENTS
 from kueuelib.api.meta import Obj, parse_time
-from kueuelib.embedded import tls
+from kueuelib.embedded import credentials
 from kueuelib.embedded.access.attributes import AUTHENTICATED, AlwaysAllow, Authorizer
 from kueuelib.embedded.admission.dialling import Services, read_addresses
 from kueuelib.embedded.admission.hook_client import HookClient
 from kueuelib.embedded.admission.plugin import UserInfo
 from kueuelib.embedded.assembly import MANAGER, new_service
-from kueuelib.embedded.builtins.service_rules import own_service
+from kueuelib.embedded.builtins.network_rules import own_service
 from kueuelib.embedded.http import bodies
 from kueuelib.embedded.http.aggregation import Aggregation, FrontProxyCertificate
 from kueuelib.embedded.http.answers import StatusConnection
 from kueuelib.embedded.http.authentication import Authenticator
-from kueuelib.embedded.http.face import RequestHandler
-from kueuelib.embedded.http.parameters import readable
+from kueuelib.embedded.http.request_handler import RequestHandler
+from kueuelib.embedded.http.requests import readable
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.storage import StaleWrite
 from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import AlreadyExists, ConfigError
-from kueuelib.runtime.connections import BACKLOG, Site
 from kueuelib.runtime.http import close_connections
+from kueuelib.runtime.server_limits import BACKLOG, Site
 
 if TYPE_CHECKING:
     from kueuelib.embedded.cluster.clock import WakeableClock
@@ -151,7 +151,7 @@ class ApiServer:
         self.token = secrets.token_urlsafe(32)
         self._simulate = simulate
         self._service: ApiService | None = None
-        self._credentials: tls.Credentials | None = None
+        self._credentials: credentials.Credentials | None = None
         self._closers: list[Callable[[], Awaitable[None]]] = []
 
     @property
@@ -276,7 +276,7 @@ class ApiServer:
         """Opens a listener; for port 0, the port of the last time is preferred."""
         if self.port or self._folder is None:
             return self._listen_on(self.port)
-        from kueuelib.embedded.tls import persist_port, persisted_port
+        from kueuelib.embedded.credentials import persist_port, persisted_port
 
         try:
             listener = self._listen_on(persisted_port(self._folder))
@@ -306,9 +306,9 @@ class ApiServer:
     async def _start(self, listener: socket.socket) -> None:
         hosts = tuple(dict.fromkeys((self.host, "127.0.0.1", "localhost")))
         if self._folder is None:
-            self._credentials = tls.credentials(time.time(), hosts, ADMIN, ADMIN_GROUP)
+            self._credentials = credentials.credentials(time.time(), hosts, ADMIN, ADMIN_GROUP)
         else:
-            from kueuelib.embedded.tls import persisted_credentials
+            from kueuelib.embedded.credentials import persisted_credentials
 
             kept = persisted_credentials(self._folder, time.time(), hosts, ADMIN, ADMIN_GROUP)
             self._credentials, self.token = kept.credentials, kept.token

@@ -32,13 +32,13 @@ from kueuelib.embedded.conversion import Converter, HookCaller
 from kueuelib.embedded.decoding import copy_json, decode, shorten_numbers
 from kueuelib.embedded.definitions import Definitions
 from kueuelib.embedded.deleting import Deletes
-from kueuelib.embedded.large import HeavyWorkExecutor
+from kueuelib.embedded.heavy_work import HeavyWorkExecutor
 from kueuelib.embedded.managing import Managers
 from kueuelib.embedded.patches import bad_patch, patched, restored_head, undeclared
 from kueuelib.embedded.reading import ListPage, Reads, WatchFrames
 from kueuelib.embedded.registry.builtin_kinds import Rules, builtin_kinds
 from kueuelib.embedded.registry.crd_rules import CrdRules
-from kueuelib.embedded.registry.kind import Kind, KindVersion, Registry
+from kueuelib.embedded.registry.kinds import Kind, KindVersion, Registry
 from kueuelib.embedded.schema.node import ANYTHING
 from kueuelib.embedded.storage import Storage
 from kueuelib.embedded.verbs import (

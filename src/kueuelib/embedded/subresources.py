@@ -11,7 +11,7 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.builtins.fields import invalid, required, section, shown
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.registry.cells import selector_text
-from kueuelib.embedded.registry.kind import Kind, KindVersion
+from kueuelib.embedded.registry.kinds import Kind, KindVersion
 from kueuelib.embedded.schema.mismatch import json_type
 from kueuelib.errors import BadRequest, FieldError, ServerError
 

@@ -16,7 +16,7 @@ from kueuelib.embedded.builtins.metadata import (
     validate_metadata_update,
 )
 from kueuelib.embedded.decoding import copy_json
-from kueuelib.embedded.registry.kind import Kind, KindVersion
+from kueuelib.embedded.registry.kinds import Kind, KindVersion
 from kueuelib.errors import BadRequest, FieldError
 
 STATUS = "status"

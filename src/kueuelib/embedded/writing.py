@@ -18,9 +18,9 @@ from kueuelib.embedded.builtins.fields import IMMUTABLE, invalid, keep, section
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.decoding import check_metadata, copy_json, decode, redefine, settle
-from kueuelib.embedded.large import HeavyWorkExecutor
+from kueuelib.embedded.heavy_work import HeavyWorkExecutor
 from kueuelib.embedded.managing import Managers, configuration, unconvertible
-from kueuelib.embedded.registry.kind import Kind, KindVersion
+from kueuelib.embedded.registry.kinds import Kind, KindVersion
 from kueuelib.embedded.storage import StaleWrite, StoredState
 from kueuelib.embedded.subresources import SCALE, scale_of, scaled
 from kueuelib.embedded.verbs import WriteOptions

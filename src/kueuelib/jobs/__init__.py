@@ -9,7 +9,7 @@ their imports:
 - `kinds`: kinds of CRDs, which may come and go while the manager runs
 - `webhooks`, `pods`: the webhooks of all kinds, and the special kind: plain pods
 - `catalog`: the known kinds
-- `wiring`, `assembly`, `running`: for the manager that queues them, and for a manager of your own
+- `wiring`, `assembly`, `process`: for the manager that queues them, and for a manager of your own
 - `client`: for programs that submit jobs
 
 `setup` adds kinds to a manager of your own, `serve` and `run` are whole programs. These names are
@@ -74,12 +74,12 @@ if TYPE_CHECKING:
     from kueuelib.jobs.declared.pod_shape import Pods as Pods
     from kueuelib.jobs.pods.group import PodGroup as PodGroup
     from kueuelib.jobs.pods.single import PodJob as PodJob
+    from kueuelib.jobs.process import run as run
+    from kueuelib.jobs.process import serve as serve
     from kueuelib.jobs.reconcile.matching import same_templates as same_templates
-    from kueuelib.jobs.running import run as run
-    from kueuelib.jobs.running import serve as serve
     from kueuelib.runtime.webhook.server import Webhooks as Webhooks
 else:
-    from kueuelib.faces import lazily
+    from kueuelib.lazy_exports import lazily
 
     __getattr__, __dir__, __all__ = lazily(
         __name__,
@@ -103,7 +103,7 @@ else:
             "kueuelib.jobs.pods.group": "PodGroup",
             "kueuelib.jobs.pods.single": "PodJob",
             "kueuelib.jobs.reconcile.matching": "same_templates",
-            "kueuelib.jobs.running": "run serve",
+            "kueuelib.jobs.process": "run serve",
             "kueuelib.runtime.webhook.server": "Webhooks",
         },
     )

@@ -34,7 +34,7 @@ from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.kinds.follower import InformerEpoch, KindFollower, KindMetrics, is_lasting
-from kueuelib.jobs.kinds.turns import AbandonedWorkloads, KindController
+from kueuelib.jobs.kinds.kind_controller import AbandonedWorkloads, KindController
 from kueuelib.jobs.lookups.owners import DefaultQueues, Owners
 from kueuelib.jobs.lookups.remembered import ForeignOwners, Referred
 from kueuelib.jobs.lookups.stores import (
@@ -56,8 +56,8 @@ from kueuelib.jobs.webhooks.manifests import webhook_entries
 from kueuelib.jobs.webhooks.serving import JobWebhook
 from kueuelib.machinery.store import Delta, Store
 from kueuelib.runtime.addresses import own_namespace
-from kueuelib.runtime.authority import service_names
 from kueuelib.runtime.cache import Cache, OptionalInformer
+from kueuelib.runtime.certificates import service_names
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import Controller, Reconciler

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from kueuelib.machinery.election_options import ElectionOptions as ElectionOptions
     from kueuelib.machinery.store import Delta as Delta
     from kueuelib.runtime import predicates as predicates
-    from kueuelib.runtime.authority import server_context as server_context
     from kueuelib.runtime.cache import Cache as Cache
+    from kueuelib.runtime.certificates import server_context as server_context
     from kueuelib.runtime.client import Client as Client
     from kueuelib.runtime.cluster import Cluster as Cluster
     from kueuelib.runtime.connection import connect as connect
@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
     configure_logs = configure
 else:
-    from kueuelib.faces import lazily
+    from kueuelib.lazy_exports import lazily
 
     __getattr__, __dir__, __all__ = lazily(
         __name__,
@@ -100,7 +100,7 @@ else:
             "kueuelib.errors": "FieldError TerminalError errors",
             "kueuelib.machinery.election_options": "ElectionOptions",
             "kueuelib.machinery.store": "Delta",
-            "kueuelib.runtime.authority": "server_context",
+            "kueuelib.runtime.certificates": "server_context",
             "kueuelib.runtime.cache": "Cache",
             "kueuelib.runtime.client": "Client PatchType",
             "kueuelib.runtime.cluster": "Cluster",

@@ -17,7 +17,7 @@ import attrs
 from kueuelib.api.forms import Typed, raw_of
 from kueuelib.api.kinds import EVENTS
 from kueuelib.errors import AlreadyExists, ApiError, ConfigError, NotFound, TransportError
-from kueuelib.machinery.event_series import (
+from kueuelib.machinery.recurrence import (
     CreateEvent,
     EventFacts,
     EventSeries,

@@ -13,9 +13,9 @@ from aiohttp import web
 
 from kueuelib.errors import ApiError, Forbidden, TransportError, Unauthorized
 from kueuelib.runtime.addresses import unbound
-from kueuelib.runtime.connections import Connection, Site
 from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.server_limits import Connection, Site
 
 if TYPE_CHECKING:
     from kueuelib.runtime.telemetry import Telemetry

@@ -28,7 +28,7 @@ import orjson
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from kueuelib.machinery.event_series import PERIOD, Repetition, cause_of
+from kueuelib.machinery.recurrence import PERIOD, Repetition, cause_of
 
 # ---- keeps the log short: a recurring problem is logged once a minute, with a count --------------
 

@@ -20,7 +20,7 @@ from kueuelib.api.forms import encode_model, is_model
 from kueuelib.errors import ApiError, FieldError, InvalidObject, TransportError, api_error
 from kueuelib.runtime.dialling import Dialler, credentials_of
 from kueuelib.runtime.endpoint import Endpoint
-from kueuelib.runtime.exchange import (
+from kueuelib.runtime.http_connection import (
     FullResponse,
     Headers,
     HttpConnection,

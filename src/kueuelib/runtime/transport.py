@@ -22,8 +22,8 @@ from kueuelib.machinery.backoff import TokenBucket
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock, Deadlines, Limit
 from kueuelib.runtime.dialling import CONNECT_TIMEOUT
 from kueuelib.runtime.endpoint import Endpoint, EndpointSource, FixedSource
-from kueuelib.runtime.exchange import ResponseBody
 from kueuelib.runtime.failures import with_fix
+from kueuelib.runtime.http_connection import ResponseBody
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.network_errors import NetworkError, NoConnection, NoTls
 from kueuelib.runtime.sessions import (

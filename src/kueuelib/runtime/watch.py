@@ -11,7 +11,7 @@ import orjson
 
 from kueuelib.errors import TransportError
 from kueuelib.runtime.clock import Deadlines, Limit
-from kueuelib.runtime.exchange import ResponseBody
+from kueuelib.runtime.http_connection import ResponseBody
 from kueuelib.runtime.network_errors import NetworkError
 
 # ---- splits the body of a watch into lines, with a ceiling of our own ----------------------------

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     decide_cycle, explain_workload, QuotaCache = decide, explain, Cache
 else:
-    from kueuelib.faces import lazily
+    from kueuelib.lazy_exports import lazily
 
     __getattr__, __dir__, __all__ = lazily(
         __name__,

@@ -18,14 +18,14 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.struct import frozen
 from kueuelib.scheduler.decide.cycle import Admit, CycleInput, Head, Plan, Wait
+from kueuelib.scheduler.decide.kept_room import Promises, wanted_by_owners
 from kueuelib.scheduler.decide.preemption.guard import Judge, PolicyFault, PreemptionHistory
 from kueuelib.scheduler.decide.preemption.victims import PendingPreemption, Victim, home_of
-from kueuelib.scheduler.decide.promises import Promises, wanted_by_owners
 from kueuelib.scheduler.decide.revalidation import missing_quota, victims_for, withdrawn_flavor
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.knowledge import Knowledge
-from kueuelib.scheduler.pending.item import Requeue
 from kueuelib.scheduler.pending.queue import Pending
+from kueuelib.scheduler.pending.tries import Requeue
 from kueuelib.scheduler.pending.workload_info import assumed_holder
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.decay import Value

@@ -22,8 +22,8 @@ from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.world import World
 from kueuelib.simulator.changes import ClusterChange
 from kueuelib.simulator.cluster import ClusterSetup
+from kueuelib.simulator.job_lifecycles import Agenda, JobLifecycles, Timing
 from kueuelib.simulator.live import Audience, Listener, Live
-from kueuelib.simulator.lives import Agenda, JobLifecycles, Timing
 from kueuelib.simulator.parsing import END_OF_TIME
 from kueuelib.simulator.work import TraceJob
 from kueuelib.workload.life import LifeSettings

@@ -20,8 +20,8 @@ from kueuelib.simulator.cluster import ClusterSetup
 from kueuelib.simulator.driver import Driver
 from kueuelib.simulator.figures import shown
 from kueuelib.simulator.history import ClusterHistory, Historian
+from kueuelib.simulator.job_lifecycles import Timing
 from kueuelib.simulator.live import Listener, Live
-from kueuelib.simulator.lives import Timing
 from kueuelib.simulator.meter import Longest, Meter, Rivals
 from kueuelib.simulator.trace import Sizes, Trace
 from kueuelib.simulator.work import COMPLETED, FAILED, KILLED

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kueuelib.jobs.client.blocking import wait as wait
     from kueuelib.jobs.client.blocking import watch as watch
 else:
-    from kueuelib.faces import lazily
+    from kueuelib.lazy_exports import lazily
 
     __getattr__, __dir__, __all__ = lazily(
         __name__, {"kueuelib.jobs.client.blocking": "submit wait watch"}

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
     from kueuelib.testing.processes import free_port as free_port
 else:
-    from kueuelib.faces import lazily
+    from kueuelib.lazy_exports import lazily
 
     __getattr__, __dir__, __all__ = lazily(
         __name__,

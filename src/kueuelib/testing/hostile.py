@@ -36,17 +36,17 @@ from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.testing.storm.bundled import BundledManager, JobProgram
+from kueuelib.testing.storm.campaign import apart, replay, shrunk
+from kueuelib.testing.storm.campaign import campaign as tour
 from kueuelib.testing.storm.draws import Draws
+from kueuelib.testing.storm.environment import LawBook
+from kueuelib.testing.storm.environment import WorldProgram as Program
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws import Tolerance
 from kueuelib.testing.storm.profiles import Profile
 from kueuelib.testing.storm.run import LIMIT, WATCHES
 from kueuelib.testing.storm.seed_plan import SeedReport as Report
 from kueuelib.testing.storm.seed_plan import summary, timeline
-from kueuelib.testing.storm.theatre import LawBook
-from kueuelib.testing.storm.theatre import WorldProgram as Program
-from kueuelib.testing.storm.tour import apart, replay, shrunk
-from kueuelib.testing.storm.tour import campaign as tour
 from kueuelib.testing.storm.trial import (
     ClusterState,
     CommitLaw,

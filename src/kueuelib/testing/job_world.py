@@ -29,9 +29,9 @@ from kueuelib.jobs.contract.commands import (
 )
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.plan import plan
-from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.jobs.reconcile.written import ADDED_AT_START
 from kueuelib.workload import states
 from kueuelib.workload.states import BUNDLE

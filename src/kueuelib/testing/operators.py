@@ -27,8 +27,8 @@ from kueuelib.app.configuration import (
     WebhookConfiguration,
 )
 from kueuelib.app.installation import Installation, install, resource_of_object
-from kueuelib.app.own_manifests import own_webhooks
 from kueuelib.app.own_process import assembler, own_configuration
+from kueuelib.app.program_manifests import own_webhooks
 from kueuelib.app.wiring import Assemble, assemble_manager
 from kueuelib.checks.assembly import setup as setup_checks
 from kueuelib.checks.definition import Check
@@ -43,8 +43,8 @@ from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.operator.declaration import Operator
 from kueuelib.runtime.operator.hooks import definitions, hook_configurations
+from kueuelib.runtime.operator.program import ServeOptions, assemble, check_served
 from kueuelib.runtime.operator.repeats import LISTENER
-from kueuelib.runtime.operator.running import ServeOptions, assemble, check_served
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.testing.processes import free_port
 from kueuelib.workload.writer import queueing_version

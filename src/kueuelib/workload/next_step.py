@@ -33,7 +33,7 @@ from kueuelib.api.names import (
     REQUEUED,
     admission_gates,
 )
-from kueuelib.machinery.event_series import EventType
+from kueuelib.machinery.recurrence import EventType
 from kueuelib.scheduler.object_reasons import (
     ADMISSION_GATED,
     PENDING_EVALUATION,

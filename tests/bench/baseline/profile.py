@@ -21,7 +21,7 @@ PARTS = (
     ("other reconciles", ("kueuelib.runtime.controller",)),
     (
         "connections: bytes in and out",
-        ("asyncio.sslproto", "kueuelib.runtime.tls_layer", "kueuelib.runtime.exchange"),
+        ("asyncio.sslproto", "kueuelib.runtime.tls_layer", "kueuelib.runtime.http_connection"),
     ),
     ("other tasks and callbacks", ("asyncio.events:Handle._run",)),
     ("the event loop itself", ("asyncio.base_events:",)),

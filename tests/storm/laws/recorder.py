@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from kueuelib.embedded.http.resources import ResourceHandler
-from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.registry.kinds import Kind
 from kueuelib.embedded.server import ApiServer
 from kueuelib.embedded.storage import StorageEvent
 from kueuelib.errors import ApiError

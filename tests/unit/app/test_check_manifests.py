@@ -9,7 +9,7 @@ import pytest
 
 from kueuelib import State, submit, wait
 from kueuelib.api.yaml_text import to_yaml
-from kueuelib.app.own_manifests import check_manifests, check_plugin_manifests
+from kueuelib.app.program_manifests import check_manifests, check_plugin_manifests
 from kueuelib.app.programs import load
 from kueuelib.checks import Ready, Verdict, Workload, check, serve
 from kueuelib.cli.manifests import run

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.docs.configuration_table import fields
 
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.configuration_rules import API_VERSIONS, load_configuration, parse_configuration
+from kueuelib.app.configuration_reading import API_VERSIONS, load_configuration, parse_configuration
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.decoding import KeyRule, parse_duration, rule_of
 from kueuelib.app.part_settings import job_settings

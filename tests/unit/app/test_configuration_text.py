@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.configuration_rules import parse_configuration
+from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.app.configuration_text import as_content, format_duration
 from kueuelib.app.decoding import parse_duration
 from kueuelib.cli.root import app

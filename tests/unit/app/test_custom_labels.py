@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.configuration_rules import parse_configuration
+from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.app.part_settings import job_settings
 from kueuelib.controllers.series_labels import CustomLabel
 from kueuelib.errors import ConfigError

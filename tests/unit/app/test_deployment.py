@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.configuration_rules import parse_configuration
+from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.app.dashboards import dashboard
 from kueuelib.app.deployment import CONFIGURATION, USER, Deployed, checked_image
 from kueuelib.app.installation import Installation, resource_of_object

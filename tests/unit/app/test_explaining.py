@@ -17,7 +17,7 @@ from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import KUEUE, PODS, V1BETA1, V1BETA2
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.configuration_rules import load_configuration
+from kueuelib.app.configuration_reading import load_configuration
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.explaining.asking import ObjectAnswer, ask, ask_about
 from kueuelib.app.explaining.subject import (

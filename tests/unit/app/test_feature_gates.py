@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.configuration_rules import parse_configuration
+from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.app.feature_gates import CONFIGURED, EITHER, FREE, KNOWN, NO_SWITCH, OFF, ON
 from kueuelib.app.part_settings import job_settings
 from kueuelib.app.wiring import engine_settings

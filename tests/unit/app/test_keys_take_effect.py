@@ -15,7 +15,7 @@ import pytest
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app import servers, wiring
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.configuration_rules import election_options, parse_configuration
+from kueuelib.app.configuration_reading import election_options, parse_configuration
 from kueuelib.app.part_settings import job_settings
 from kueuelib.controllers.assembly import ControllerSettings
 from kueuelib.controllers.visibility import server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.api.yaml_text import to_yaml
-from kueuelib.app.own_manifests import operator_manifests
+from kueuelib.app.program_manifests import operator_manifests
 from kueuelib.runtime import Context, KubeObject, Obj, Operator, crd, frozen, kinds
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.configuration_rules import load_configuration, parse_configuration
+from kueuelib.app.configuration_reading import load_configuration, parse_configuration
+from kueuelib.app.decision_blocks import GROUP
 from kueuelib.app.decision_settings import engine_settings
-from kueuelib.app.fair_sharing import GROUP
 from kueuelib.errors import ConfigError
 from kueuelib.scheduler.policy import KUEUE
 from kueuelib.scheduler.settings import Settings

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from kueuelib.api.meta import Obj
-from kueuelib.app.configuration_rules import load_configuration
+from kueuelib.app.configuration_reading import load_configuration
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.recording import recorded_configuration, recorded_settings
 from kueuelib.recording.reader import FORMAT, Begin, LinePosition

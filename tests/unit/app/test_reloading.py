@@ -16,7 +16,7 @@ import yaml
 from tests.unit.docs.configuration_table import AT_ONCE
 
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.configuration_rules import load_configuration, parse_configuration
+from kueuelib.app.configuration_reading import load_configuration, parse_configuration
 from kueuelib.app.decoding import Duration, camel, is_live, with_live_keys
 from kueuelib.app.reloading import ConfigurationFile, changed_keys
 from kueuelib.runtime.telemetry import Telemetry

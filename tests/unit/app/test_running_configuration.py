@@ -12,7 +12,7 @@ import yaml
 from kueuelib.api.kinds import CONFIG_MAPS, LEASES, NAMESPACES
 from kueuelib.api.meta import ObjectKey, Resource, format_time
 from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration
-from kueuelib.app.configuration_rules import parse_configuration
+from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.app.running_configuration import (
     DECISIVE,
     PUBLISHED,

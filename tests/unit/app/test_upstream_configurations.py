@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kueuelib.app.configuration_rules import parse_configuration, read_configuration
+from kueuelib.app.configuration_reading import parse_configuration, read_configuration
 from kueuelib.app.configuration_text import as_content
 from kueuelib.errors import ConfigError
 

@@ -12,7 +12,7 @@ import pytest
 def test_the_server_of_a_program_that_serves_is_imported_at_once(serves: bool) -> None:
     code = (
         "import sys\n"
-        "from kueuelib.cli.light import light_imports\n"
+        "from kueuelib.cli.light_imports import light_imports\n"
         f"with light_imports(serves={serves}): pass\n"
         "print('aiohttp.web' in sys.modules)"
     )
@@ -37,7 +37,7 @@ def test_only_commands_that_make_pages_import_their_templates(command: str) -> N
 def test_only_a_program_that_serves_looks_for_the_garbage_of_its_imports(serves: bool) -> None:
     code = (
         "import gc\n"
-        "from kueuelib.cli.light import light_imports\n"
+        "from kueuelib.cli.light_imports import light_imports\n"
         "gc.freeze()\n"
         f"with light_imports(serves={serves}):\n"
         "    searches = []\n"
@@ -64,7 +64,7 @@ def test_answers_import_no_servers_and_no_search(command: str) -> None:
     )
     code = (
         "import sys\n"
-        "from kueuelib.cli.light import light_imports\n"
+        "from kueuelib.cli.light_imports import light_imports\n"
         f"with light_imports(): import kueuelib.cli.{command}.command\n"
         f"print([name for name in {spared} if name in sys.modules])"
     )

@@ -26,7 +26,7 @@ from kueuelib.scheduler.engine import Settled
 from kueuelib.scheduler.events import Effects, EvictionFailed, Forgotten
 from kueuelib.scheduler.object_reasons import ClusterQueueMissing
 from kueuelib.scheduler.ordering import queue_order
-from kueuelib.scheduler.pending.item import Requeue
+from kueuelib.scheduler.pending.tries import Requeue
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.workload import states
 from kueuelib.workload.orders import REFUSALS

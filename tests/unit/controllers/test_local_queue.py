@@ -9,8 +9,8 @@ import pytest
 
 from kueuelib.api.kinds import LOCAL_QUEUES
 from kueuelib.api.meta import ObjectKey, format_time
-from kueuelib.controllers.cluster_queue import LocalQueueReconciler
 from kueuelib.controllers.queue_metrics import LocalQueueMetrics
+from kueuelib.controllers.queues import LocalQueueReconciler
 from kueuelib.runtime.clock import SystemClock
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler import events

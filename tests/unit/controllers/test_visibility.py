@@ -25,10 +25,10 @@ from kueuelib.controllers.visibility.server import (
     proxied,
 )
 from kueuelib.controllers.visibility.summary import PendingPage, page_of, summary
+from kueuelib.embedded.credentials import Authority
 from kueuelib.embedded.server import ApiServer
-from kueuelib.embedded.tls import Authority
 from kueuelib.errors import BadRequest
-from kueuelib.runtime.authority import host_names, load, renewed, server_context
+from kueuelib.runtime.certificates import host_names, load, renewed, server_context
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
 from kueuelib.runtime.queries import PatchType

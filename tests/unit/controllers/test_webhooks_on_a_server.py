@@ -22,7 +22,7 @@ from kueuelib.controllers.webhooks import (
     with_conversion,
 )
 from kueuelib.errors import ApiError
-from kueuelib.runtime.authority import host_names, load, renewed, server_context
+from kueuelib.runtime.certificates import host_names, load, renewed, server_context
 from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.webhook.server import WebhookServer
 from kueuelib.runtime.webhook.trust import with_bundle

@@ -11,7 +11,7 @@ import yaml
 from kueuelib.api import kinds
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.app.configuration_rules import parse_configuration
+from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.queue_metrics import LocalQueueMetrics, counted, report_queues
 from kueuelib.controllers.series_labels import CLUSTER_QUEUE, ByWorkload, CustomLabel, SeriesLabels

@@ -13,7 +13,7 @@ import attrs
 import yaml
 
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.configuration_rules import MISSING, parse_configuration
+from kueuelib.app.configuration_reading import MISSING, parse_configuration
 from kueuelib.app.configuration_text import ONLY_IN, format_duration
 from kueuelib.app.decoding import Duration, camel, is_live
 from kueuelib.app.deployment import CERTIFICATES

@@ -12,7 +12,7 @@ from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import ClusterQueue, Cohort
 from kueuelib.api.validation import RULES
 from kueuelib.app.configuration import KIND
-from kueuelib.app.configuration_rules import parse_configuration
+from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.app.decision_settings import engine_settings
 
 PAGE = Path(__file__).parents[3] / "docs/cohorts.md"

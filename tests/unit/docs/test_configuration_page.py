@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.configuration_rules import MISSING, parse_configuration
+from kueuelib.app.configuration_reading import MISSING, parse_configuration
 from kueuelib.app.configuration_text import ONLY_IN, format_duration
 from kueuelib.app.decoding import Duration
 from kueuelib.errors import ConfigError

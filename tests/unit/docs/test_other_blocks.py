@@ -17,14 +17,14 @@ import yaml
 from kueuelib.api.crd import KINDS, all_crds
 from kueuelib.api.meta import Resource
 from kueuelib.app.configuration import KIND, V1BETA2
-from kueuelib.app.configuration_rules import parse_configuration
+from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.cli.root import app
 from kueuelib.embedded import ApiServer
 from kueuelib.embedded.admission.hook_rules import compile_conditions, fulfilled
 from kueuelib.errors import ApiError, ConfigError
 from kueuelib.runtime import Client, kinds
 from kueuelib.simulator.parsing import Faults
-from kueuelib.simulator.readers import synthetic
+from kueuelib.simulator.readers import made_up
 from kueuelib.simulator.readers.source import TraceSource
 
 from .blocks import PAGES, ROOT, TUTORIALS, Block, blocks, blocks_of
@@ -79,7 +79,7 @@ def check_file(found: dict[str, Any], path: Path) -> None:
     """
     if "arrivals" in found:
         path.write_text(yaml.safe_dump({**found, "jobs": 10}))
-        assert list(synthetic.read_synthetic(path, Faults(), TraceSource()))
+        assert list(made_up.read_synthetic(path, Faults(), TraceSource()))
         return
     try:
         parse_configuration({"apiVersion": V1BETA2, "kind": KIND, **found}, str(path))

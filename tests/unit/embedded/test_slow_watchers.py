@@ -10,7 +10,7 @@ import ssl
 from kueuelib.api.kinds import CONFIG_MAPS
 from kueuelib.embedded.http.answers import PIECE, pieces
 from kueuelib.embedded.server import ApiServer
-from kueuelib.runtime import connections
+from kueuelib.runtime import server_limits
 
 LARGE = 200_000
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -49,7 +49,7 @@ async def connected(server, size):
 
 
 async def test_who_does_not_read_is_hung_up_on_and_others_are_told_everything(monkeypatch):
-    monkeypatch.setattr(connections, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(server_limits, "PATIENCE_SECONDS", 0.2)
     count = 40
     async with ApiServer() as server, asyncio.timeout(60):
         _, slow = await connected(server, 4096)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kueuelib.jobs.batch.job import BatchJob
-from kueuelib.jobs.reconcile.situation import JobSnapshot
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 
 KUEUE = "kueue.x-k8s.io"
 NOW = 1_700_000_000.0

@@ -23,8 +23,8 @@ from kueuelib.jobs import (
 )
 from kueuelib.jobs.catalog.plugins import as_integration
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.jobs.reconcile.reports import reclaimable_counts
-from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.runtime import Resource
 from kueuelib.testing.job_world import QUEUE, JobWorld
 

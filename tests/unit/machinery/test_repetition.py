@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kueuelib.machinery.event_series import Recent, Repetition, cause_of
+from kueuelib.machinery.recurrence import Recent, Repetition, cause_of
 
 UNREACHABLE = "https://10.0.0.1/apis/batch/v1/namespaces/red/jobs/a: connection refused"
 

@@ -12,7 +12,7 @@ from kubernetes_asyncio import client as k8s
 from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import ConfigError, TransportError, Unauthorized
-from kueuelib.runtime.authority import host_names, load, renewed, server_context
+from kueuelib.runtime.certificates import host_names, load, renewed, server_context
 from kueuelib.runtime.connection import connect
 from kueuelib.runtime.endpoint import REFRESH, ConfigurationSource
 from kueuelib.runtime.transport import FORCED_REFRESH_PAUSE

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import dialling
-from kueuelib.runtime.authority import host_names, load, renewed, server_context
+from kueuelib.runtime.certificates import host_names, load, renewed, server_context
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect, wait_for_server
 from kueuelib.runtime.endpoint import Endpoint, TlsFiles, client_tls

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from kueuelib.embedded import tls
+from kueuelib.embedded import credentials as tls
 from kueuelib.errors import NotConnected, TransportError
 from kueuelib.runtime import dialling
 from kueuelib.runtime.dialling import reached

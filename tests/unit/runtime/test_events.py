@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from kueuelib.api.kinds import EVENTS
 from kueuelib.api.meta import format_time
 from kueuelib.errors import ConfigError
-from kueuelib.machinery.event_series import EventType
+from kueuelib.machinery.recurrence import EventType
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import LOOK, QUEUE_SIZE, TRIES, WAY, EventRecorder, reference

@@ -6,7 +6,7 @@ import gzip
 
 import pytest
 
-from kueuelib.runtime.exchange import (
+from kueuelib.runtime.http_connection import (
     MOST_HEAD,
     Chunked,
     Framing,

@@ -16,7 +16,7 @@ from kueuelib.api.kinds import CRDS, MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBH
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded import ApiServer
 from kueuelib.errors import Conflict, NotFound
-from kueuelib.runtime.authority import host_names, judge, server_context
+from kueuelib.runtime.certificates import host_names, judge, server_context
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting, from_secret, with_bundle

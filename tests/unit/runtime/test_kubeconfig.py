@@ -18,7 +18,7 @@ from aiohttp import web
 from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import ConfigError, TransportError, Unauthorized
-from kueuelib.runtime.authority import host_names, load, renewed, server_context
+from kueuelib.runtime.certificates import host_names, load, renewed, server_context
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint, proxy_for
 from kueuelib.runtime.kubeconfig import InClusterSource, find_source

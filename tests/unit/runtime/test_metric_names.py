@@ -14,9 +14,9 @@ import pytest
 from kueuelib.errors import ConfigError
 from kueuelib.machinery.election import ElectionOptions
 from kueuelib.runtime import Client, Elector, ObjectKey, Operator, PatchType, Telemetry, kinds
-from kueuelib.runtime.authority import CertificateFiles
+from kueuelib.runtime.certificates import CertificateFiles
 from kueuelib.runtime.manager import Manager
-from kueuelib.runtime.operator.running import ServeOptions, assemble
+from kueuelib.runtime.operator.program import ServeOptions, assemble
 from kueuelib.runtime.telemetry import RestMetrics
 from kueuelib.runtime.transport import Throttle
 from kueuelib.runtime.webhook.server import WebhookServer

@@ -13,7 +13,7 @@ from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import Client, Context, KubeObject, Operator, Struct, crd, frozen, kinds
-from kueuelib.runtime.operator.running import check_served
+from kueuelib.runtime.operator.program import check_served
 from kueuelib.runtime.queries import unserved
 from kueuelib.testing import running
 

@@ -10,7 +10,7 @@ import pytest
 from kueuelib.errors import Forbidden
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.cluster import server_time
-from kueuelib.runtime.exchange import Headers
+from kueuelib.runtime.http_connection import Headers
 
 
 def client(answer: Any) -> Client:

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from kueuelib.embedded import tls
+from kueuelib.embedded import credentials as tls
 from kueuelib.runtime.tls_layer import BUFFER, TlsLayer
 
 HOST = "127.0.0.1"

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from kueuelib.api.kinds import API_SERVICES, CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import ConfigError, Forbidden
-from kueuelib.runtime.authority import (
+from kueuelib.runtime.certificates import (
     RENEW_BEFORE,
     SERVER_LIFE,
     CertificateFiles,

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
-from kueuelib.runtime.authority import (
+from kueuelib.runtime.certificates import (
     AUTHORITY_LIFE,
     DAY,
     RENEW_BEFORE,

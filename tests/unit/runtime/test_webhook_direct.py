@@ -10,10 +10,10 @@ import aiohttp
 import orjson
 import pytest
 
-from kueuelib.runtime import connections
+from kueuelib.runtime import server_limits
 from kueuelib.runtime.telemetry import Telemetry
-from kueuelib.runtime.webhook import direct
-from kueuelib.runtime.webhook.direct import MOST, MOST_HEAD, RECENT
+from kueuelib.runtime.webhook import fast_path
+from kueuelib.runtime.webhook.fast_path import MOST, MOST_HEAD, RECENT
 from kueuelib.runtime.webhook.server import WebhookServer
 
 HOST = "127.0.0.1"
@@ -42,7 +42,7 @@ def chunked(body: bytes) -> bytes:
 @pytest.fixture
 async def server(monkeypatch):
     """Serves `/v`, `/crash` and `/later`; `read` counts the requests that aiohttp reads."""
-    monkeypatch.setattr(connections, "SILENT_SECONDS", 8.0)
+    monkeypatch.setattr(server_limits, "SILENT_SECONDS", 8.0)
     made = WebhookServer(HOST, 0, None, telemetry=Telemetry())
     made.read, handle = [], made._handle
 
@@ -177,7 +177,7 @@ async def test_what_is_doubtful_is_refused(call, asked):
 
 async def test_no_header_of_a_long_head_is_looked_at(call, monkeypatch):
     looked = []
-    monkeypatch.setattr(direct, "_size", lambda headers: looked.append(headers) or 0)
+    monkeypatch.setattr(fast_path, "_size", lambda headers: looked.append(headers) or 0)
     spaces = b"x%by" % (b" " * 2**15)
     assert (await call(request(review()).replace(b"application/json", spaces)))[0] == 400
     assert looked == []
@@ -187,7 +187,7 @@ async def test_reviews_of_many_lengths_leave_few_heads_behind(server, call):
     for number in range(2 * RECENT):
         assert await call(request(review(data="x" * number))) == (200, ALLOWED)
     assert server.read == []
-    assert direct._size.cache_info().currsize <= RECENT
+    assert fast_path._size.cache_info().currsize <= RECENT
 
 
 async def test_long_heads_are_left_to_aiohttp(server, call):
@@ -237,14 +237,14 @@ async def test_who_waits_with_the_body_is_told_to_go_on(server, call):
 
 
 async def test_a_rest_that_is_late_is_left_to_aiohttp(server, call, monkeypatch):
-    monkeypatch.setattr(connections, "SILENT_SECONDS", 2.0)
+    monkeypatch.setattr(server_limits, "SILENT_SECONDS", 2.0)
     whole = request(review())
     assert await call(whole[:-9], whole[-9:], pause=0.5) == (200, ALLOWED)
     assert server.read == ["/v"]
 
 
 async def test_each_review_in_pieces_has_a_moment_of_its_own(server, call, monkeypatch):
-    monkeypatch.setattr(connections, "SILENT_SECONDS", 16.0)
+    monkeypatch.setattr(server_limits, "SILENT_SECONDS", 16.0)
     whole = request(review())
     for _ in range(3):
         assert await call(whole[:-9], whole[-9:], pause=0.4) == (200, ALLOWED)
@@ -255,7 +255,7 @@ async def test_each_review_in_pieces_has_a_moment_of_its_own(server, call, monke
 
 
 async def test_a_body_that_comes_byte_by_byte_is_left_to_aiohttp(server, call, monkeypatch):
-    monkeypatch.setattr(connections, "SILENT_SECONDS", 4.8)
+    monkeypatch.setattr(server_limits, "SILENT_SECONDS", 4.8)
     whole = request(review())
     sent = len(whole) - 30
     call.writer.write(whole[:sent])
@@ -279,7 +279,7 @@ async def test_who_leaves_in_the_middle_of_a_body_is_no_error(server, call, capl
 
 
 async def test_a_body_that_never_comes_is_answered_with_408(server, call, monkeypatch):
-    monkeypatch.setattr(connections, "SILENT_SECONDS", 1.0)
+    monkeypatch.setattr(server_limits, "SILENT_SECONDS", 1.0)
     assert (await call(request(review())[:-1]))[0] == 408
 
 

@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 from kueuelib.errors import FieldError, InvalidObject
-from kueuelib.runtime.authority import ServerNames, host_names, load, renewed, server_context
+from kueuelib.runtime.certificates import ServerNames, host_names, load, renewed, server_context
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook.admission import ValidationResult, aggregate, shortened
 from kueuelib.runtime.webhook.server import MAX_BODY, WebhookServer

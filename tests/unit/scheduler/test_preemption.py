@@ -18,7 +18,7 @@ from kueuelib.scheduler.decide.preemption.victims import Candidates, Path, Preem
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.facts.workloads import Where
-from kueuelib.scheduler.pending.item import Promise
+from kueuelib.scheduler.pending.tries import Promise
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, NoLongerFits, Preempting

@@ -13,7 +13,7 @@ from kueuelib.scheduler.decide.cycle import Admit, Wait
 from kueuelib.scheduler.decide.preemption.victims import Path, PendingPreemption, Victim
 from kueuelib.scheduler.events import EvictionFailed, Forgotten
 from kueuelib.scheduler.ordering import queue_order
-from kueuelib.scheduler.pending.item import Requeue
+from kueuelib.scheduler.pending.tries import Requeue
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.reasons import NotEvaluated
 from kueuelib.testing.builders import make_workload

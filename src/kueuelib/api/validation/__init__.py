@@ -27,7 +27,7 @@ from kueuelib.api.kueue import (
 from kueuelib.api.meta import KubeObject, Obj
 from kueuelib.api.struct import frozen
 from kueuelib.api.validation.fields import gate_errors, without_nulls
-from kueuelib.api.validation.other_kinds import (
+from kueuelib.api.validation.queues import (
     admission_check_errors,
     cluster_queue_errors,
     cohort_errors,

@@ -45,8 +45,8 @@ from kueuelib.app.explaining.gather import (
 )
 from kueuelib.app.installation import Installation
 from kueuelib.app.refused_writes import REASONS
+from kueuelib.controllers.foreign_reservations import RESERVED_BY_ANOTHER
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
-from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
 from kueuelib.errors import ApiError, Forbidden, NotFound, TransportError
 from kueuelib.jobs.pods.integration import MISSED_PODS
 from kueuelib.runtime.client import Client

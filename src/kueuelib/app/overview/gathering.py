@@ -17,7 +17,7 @@ from kueuelib.api.names import EVICTED, JOB_UID_LABEL, REASON_DEACTIVATED, REASO
 from kueuelib.api.preemption_policies import GRANTS
 from kueuelib.app.explaining.gather import ClusterData, Decode, Lists, facts_in
 from kueuelib.app.explaining.waiting import Listing, Waiting, WorkloadSelection, decided, told
-from kueuelib.app.overview.trees import load_of, load_told, trees_of
+from kueuelib.app.overview.cohort_trees import load_of, load_told, trees_of
 from kueuelib.app.overview.values import LastEviction, Overview, RunningWorkload, Threat
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import awaited_checks

@@ -14,7 +14,7 @@ from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.api.phrases import counted
 from kueuelib.api.quantity import format_amount
 from kueuelib.app.explaining.waiting import FITS, Waiting
-from kueuelib.app.overview.trees import COHORT
+from kueuelib.app.overview.cohort_trees import COHORT
 from kueuelib.app.overview.values import (
     CohortTree,
     Overview,

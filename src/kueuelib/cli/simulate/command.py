@@ -19,12 +19,12 @@ from kueuelib.api.meta import Obj
 from kueuelib.api.yaml_text import to_yaml
 from kueuelib.cli.progress import StatusLine
 from kueuelib.cli.question import question
-from kueuelib.cli.simulate.earlier import CLUSTER, REPORT, RESULT, remove_earlier
+from kueuelib.cli.simulate.earlier_files import CLUSTER, REPORT, RESULT, remove_earlier
 from kueuelib.cli.simulate.policies import Given, policies, read_cluster
 from kueuelib.cli.simulate.text import show, show_answers
 from kueuelib.errors import ConfigError
+from kueuelib.simulator.job_lifecycles import Timing
 from kueuelib.simulator.live import Listener, Live
-from kueuelib.simulator.lives import Timing
 from kueuelib.simulator.meter import quota_of
 from kueuelib.simulator.parsing import BadValue, Faults, named, not_negative
 from kueuelib.simulator.play import Played, Policy, Question, play

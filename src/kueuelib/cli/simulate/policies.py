@@ -18,7 +18,7 @@ from kueuelib.api.kinds import KUEUE, V1BETA2, spoken
 from kueuelib.api.meta import Obj, key_of
 from kueuelib.api.validation import RULES
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.configuration_rules import load_configuration, parse_configuration
+from kueuelib.app.configuration_reading import load_configuration, parse_configuration
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.explaining.gather import list_kinds
 from kueuelib.app.part_settings import life_settings

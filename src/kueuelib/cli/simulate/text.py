@@ -13,7 +13,7 @@ from rich.table import Table
 from kueuelib.api.meta import Obj
 from kueuelib.app.explaining.asking import ObjectAnswer
 from kueuelib.cli.explain.text import show as show_explanations
-from kueuelib.cli.simulate.earlier import CLUSTER
+from kueuelib.cli.simulate.earlier_files import CLUSTER
 from kueuelib.cli.terminal import terminal
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.simulator.play import BASELINE, Question

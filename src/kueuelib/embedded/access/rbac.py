@@ -29,7 +29,7 @@ from kueuelib.embedded.admission.plugin import (
     UserInfo,
 )
 from kueuelib.embedded.committing import Commits
-from kueuelib.embedded.registry.kind import Kind, Registry
+from kueuelib.embedded.registry.kinds import Kind, Registry
 from kueuelib.embedded.storage import StaleWrite, Storage, StorageEvent
 from kueuelib.machinery.selectors import from_label_selector
 

@@ -27,7 +27,7 @@ from kueuelib.embedded.access.rbac import ACCOUNT_PREFIX
 from kueuelib.embedded.admission.plugin import StoreReader, UserInfo
 from kueuelib.embedded.builtins.fields import invalid, section
 from kueuelib.errors import BadRequest, Conflict
-from kueuelib.runtime.authority import pem_of
+from kueuelib.runtime.certificates import pem_of
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 ACCOUNTS_GROUP = "system:serviceaccounts"

@@ -9,7 +9,7 @@ import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded.admission.plugin import AdmissionAttributes, AdmissionPlugin
-from kueuelib.embedded.registry.kind import Kind, Registry
+from kueuelib.embedded.registry.kinds import Kind, Registry
 from kueuelib.embedded.storage import Storage
 
 

@@ -23,7 +23,7 @@ from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter, HookCaller, HookFailed
 from kueuelib.embedded.decoding import check_metadata, redefine
 from kueuelib.embedded.patches import json_patch
-from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.registry.kinds import Kind
 from kueuelib.embedded.storage import StorageEvent
 from kueuelib.errors import ApiError, BadRequest, ServerError
 from kueuelib.machinery.selectors import Selector, from_label_selector

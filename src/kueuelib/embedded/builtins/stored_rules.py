@@ -9,6 +9,7 @@ import attrs
 
 from kueuelib.api.meta import Obj, format_time
 from kueuelib.embedded.admission.plugin import AdmissionAttributes, KindRules
+from kueuelib.embedded.builtins.batch_rules import schedule, time_zone, validate_job_template
 from kueuelib.embedded.builtins.core_rules import (
     check_changed_secret,
     check_config_map,
@@ -28,16 +29,15 @@ from kueuelib.embedded.builtins.fields import (
     setdefault,
     subobject,
 )
-from kueuelib.embedded.builtins.job_rules import schedule, time_zone, validate_job_template
-from kueuelib.embedded.builtins.limit_range import (
+from kueuelib.embedded.builtins.limits import (
     LIMIT_CHECKS,
     check_changed_quota,
     check_quota,
     check_runtime_class,
 )
+from kueuelib.embedded.builtins.network_rules import ENDPOINT_CHECKS, check_ingress, check_slice
 from kueuelib.embedded.builtins.pod_spec import spec_warnings
 from kueuelib.embedded.builtins.rule_table import check, kinds_with_rules
-from kueuelib.embedded.builtins.service_rules import ENDPOINT_CHECKS, check_ingress, check_slice
 from kueuelib.embedded.builtins.volume_rules import check_changed_volume, check_volume
 from kueuelib.embedded.builtins.workloads import (
     in_order,

@@ -8,10 +8,9 @@ from typing import Any, Final
 
 import attrs
 
-from kueuelib.embedded.cel import ast, running, types
+from kueuelib.embedded.cel import ast, evaluation, types
 from kueuelib.embedded.cel.errors import CelError, EvalError, Issue
-from kueuelib.embedded.cel.regex import compile_pattern
-from kueuelib.embedded.cel.running import (
+from kueuelib.embedded.cel.evaluation import (
     NO_OVERLOAD,
     Env,
     Run,
@@ -21,6 +20,7 @@ from kueuelib.embedded.cel.running import (
     invoked,
     put,
 )
+from kueuelib.embedded.cel.regex import compile_pattern
 from kueuelib.embedded.cel.types import DYN, Library, Overload, Type, fits, is_variable, resolved
 from kueuelib.embedded.cel.values import Optional, TypeValue, Uint
 
@@ -341,12 +341,12 @@ class Compiler:
             return BROKEN
         field, cost = node.field, operand.cost + 1
         if node.test:
-            return Code(types.BOOL, running.test_field(operand.run, field), cost)
+            return Code(types.BOOL, evaluation.test_field(operand.run, field), cost)
         if node.optional or operand.type.name == "optional_type":
             if type_.name != "optional_type":
                 type_ = types.optional_of(type_)
-            return Code(type_, running.select_optional(operand.run, field), cost)
-        return Code(type_, running.select(operand.run, field), cost)
+            return Code(type_, evaluation.select_optional(operand.run, field), cost)
+        return Code(type_, evaluation.select(operand.run, field), cost)
 
     def _field_type(self, node: ast.Select, operand: types.Type) -> types.Type | None:
         if operand.name == "optional_type":
@@ -400,7 +400,7 @@ class Compiler:
             return self._mistake(node, no_overload("_?_:_", [test.type, yes.type, no.type]))
         check, left, right = test.run, yes.run, no.run
 
-        def run(env: running.Env) -> Any:
+        def run(env: evaluation.Env) -> Any:
             outcome = check(env)
             if outcome is True:
                 return left(env)
@@ -416,7 +416,7 @@ class Compiler:
             return BROKEN
         if any(arg.type not in (types.BOOL, types.DYN) for arg in args):
             return self._mistake(node, no_overload(node.name, [arg.type for arg in args[:2]]))
-        run = running.absorbing([arg.run for arg in args], decides=node.name == "_||_")
+        run = evaluation.absorbing([arg.run for arg in args], decides=node.name == "_||_")
         return Code(types.BOOL, run, sum(arg.cost for arg in args) + 1)
 
     # ---- literals
@@ -438,13 +438,13 @@ class Compiler:
                 return self._mistake(node.items[i], text)
             type_ = together
         cost = sum(item.cost for item in items) + LIST_COST
-        run = running.make_list([item.run for item in items], node.optional)
+        run = evaluation.make_list([item.run for item in items], node.optional)
         return Code(types.list_of(type_ or types.DYN), run, cost)
 
     def _map(self, node: ast.MapLiteral) -> Code:
         key_type: types.Type | None = None
         value_type: types.Type | None = None
-        runs: list[tuple[running.Run, running.Run]] = []
+        runs: list[tuple[evaluation.Run, evaluation.Run]] = []
         cost = MAP_COST
         for i, (key_node, value_node) in enumerate(node.entries):
             key, value = self.compile(key_node), self.compile(value_node)
@@ -467,7 +467,7 @@ class Compiler:
             runs.append((key.run, value.run))
             cost += key.cost + value.cost
         type_ = types.map_of(key_type or types.DYN, value_type or types.DYN)
-        return Code(type_, running.make_map(runs, node.optional), cost)
+        return Code(type_, evaluation.make_map(runs, node.optional), cost)
 
     def _unwrapped(self, node: ast.Expr, type_: types.Type, *, optional: bool) -> types.Type | None:
         if not optional:
@@ -539,7 +539,7 @@ class Compiler:
             return self._mistake(node.body, text)
         given, inside, flat = source.run, body.run, node.flat
 
-        def run(env: running.Env) -> Any:
+        def run(env: evaluation.Env) -> Any:
             value = given(env)
             if not isinstance(value, Optional):
                 raise EvalError("no such overload")

@@ -9,7 +9,7 @@ from functools import partial, reduce
 from typing import Any
 
 from kueuelib.embedded.cel.errors import CostBudget, EvalError, traversal
-from kueuelib.embedded.cel.running import optional_field
+from kueuelib.embedded.cel.evaluation import optional_field
 from kueuelib.embedded.cel.types import Library
 from kueuelib.embedded.cel.values import (
     NONE,

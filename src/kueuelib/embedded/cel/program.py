@@ -12,9 +12,9 @@ from kueuelib.embedded.cel.authorizing import add_authorizer
 from kueuelib.embedded.cel.compiler import Compiler
 from kueuelib.embedded.cel.conversions import add_conversions
 from kueuelib.embedded.cel.errors import CompileError, CostBudget
+from kueuelib.embedded.cel.kubernetes_functions import add_network, add_quantities
 from kueuelib.embedded.cel.operators import add_lists, add_operators
 from kueuelib.embedded.cel.parser import parse
-from kueuelib.embedded.cel.quantities import add_network, add_quantities
 from kueuelib.embedded.cel.texts import add_texts
 from kueuelib.embedded.cel.times import add_times
 from kueuelib.embedded.cel.types import Library, Type

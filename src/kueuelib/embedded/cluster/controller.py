@@ -21,14 +21,14 @@ from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import ApiError, NotFound
 from kueuelib.machinery.backoff import ItemExponential, TokenBucket
-from kueuelib.machinery.event_series import (
+from kueuelib.machinery.queue import QueueCore
+from kueuelib.machinery.recurrence import (
     CreateEvent,
     EventFacts,
     EventSeries,
     EventType,
     PatchEvent,
 )
-from kueuelib.machinery.queue import QueueCore
 
 # The work queue of every controller of the simulated cluster: keys, deadlines, a few workers.
 

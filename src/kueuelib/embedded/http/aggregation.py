@@ -21,16 +21,16 @@ from yarl import URL
 
 from kueuelib.api.kinds import API_SERVICES
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.embedded import tls
+from kueuelib.embedded import credentials
 from kueuelib.embedded.admission.dialling import Contexts, Services, service_session
 from kueuelib.embedded.admission.plugin import StoreReader, UserInfo
 from kueuelib.embedded.builtins.fields import section
 from kueuelib.embedded.conversion import HookFailed
-from kueuelib.embedded.registry.kind import Kind, version_rank
+from kueuelib.embedded.registry.kinds import Kind, version_rank
 from kueuelib.embedded.storage import StorageEvent
 from kueuelib.errors import Unavailable
-from kueuelib.runtime.authority import show_certificate
-from kueuelib.runtime.connections import body_of
+from kueuelib.runtime.certificates import show_certificate
+from kueuelib.runtime.server_limits import body_of
 
 COMMON_NAME: Final = "front-proxy-client"
 TRUST: Final = ObjectKey("kube-system", "extension-apiserver-authentication")
@@ -62,7 +62,7 @@ class FrontProxyCertificate:
     """
 
     def __init__(self, now: float) -> None:
-        authority = tls.Authority(now, "kueuelib-front-proxy-ca")
+        authority = credentials.Authority(now, "kueuelib-front-proxy-ca")
         self._certificate, self._key = authority.issue(COMMON_NAME)
         self._authority = authority.pem
 

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from kueuelib.embedded import failures
 from kueuelib.errors import ApiError, BadRequest, NotAcceptable
-from kueuelib.runtime.connections import Connection
+from kueuelib.runtime.server_limits import Connection
 
 # ---- writes JSON data as YAML; libraries take a hundred times as long for large objects ----------
 

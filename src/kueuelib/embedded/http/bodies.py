@@ -21,7 +21,7 @@ from kueuelib.embedded.http.yaml_bodies import (
     parse_yaml,
     unrecognized,
 )
-from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.registry.kinds import Kind
 from kueuelib.embedded.schema.messages import has_wire_form, message_name, own_fields
 from kueuelib.embedded.schema.mismatch import HEAD, json_type
 from kueuelib.errors import BadRequest, TooLarge, UnsupportedMediaType

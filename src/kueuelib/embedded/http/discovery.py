@@ -10,7 +10,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.access.reviews import GROUPS
 from kueuelib.embedded.access.reviews import KINDS as REVIEWS
 from kueuelib.embedded.http.aggregation import Aggregation
-from kueuelib.embedded.registry.kind import Kind, KindVersion, Registry, version_rank
+from kueuelib.embedded.registry.kinds import Kind, KindVersion, Registry, version_rank
 
 FIRST_GROUPS = (
     "apps",

@@ -29,7 +29,7 @@ from kueuelib.embedded.http.answers import (
     parts_of,
     success,
 )
-from kueuelib.embedded.http.parameters import (
+from kueuelib.embedded.http.requests import (
     Query,
     Route,
     check_list,
@@ -41,13 +41,13 @@ from kueuelib.embedded.http.parameters import (
 )
 from kueuelib.embedded.http.watching import watch
 from kueuelib.embedded.http.yaml_bodies import UnreadableBody
-from kueuelib.embedded.registry.kind import Kind, KindVersion
+from kueuelib.embedded.registry.kinds import Kind, KindVersion
 from kueuelib.embedded.schema.formats import problem
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import FieldValidation, PatchType, WriteOptions
 from kueuelib.embedded.write_checks import STATUS, Target
 from kueuelib.errors import BadRequest
-from kueuelib.runtime.connections import body_of
+from kueuelib.runtime.server_limits import body_of
 
 # ---- the subresources of pods that a kubelet would answer; containers are only simulated here ----
 

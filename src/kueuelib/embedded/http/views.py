@@ -12,7 +12,7 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.builtins.defaults import TEMPLATE_GENERATION
 from kueuelib.embedded.http.answers import MediaForm, Parts
 from kueuelib.embedded.registry.cells import AGE, CREATED
-from kueuelib.embedded.registry.kind import Kind, KindVersion, PrinterColumn
+from kueuelib.embedded.registry.kinds import Kind, KindVersion, PrinterColumn
 from kueuelib.errors import NotAcceptable
 
 

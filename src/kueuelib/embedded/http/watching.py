@@ -3,7 +3,7 @@
 Lines of a watch are built around JSON that all watches share. The next batch is sent only after the
 client has read most of the previous one, so a client that does not read costs one batch of
 references and the buffers of its connection. After a while without reads its connection is closed,
-as by kube-apiserver (`kueuelib.runtime.connections`); a client that returns lists and watches
+as by kube-apiserver (`kueuelib.runtime.server_limits`); a client that returns lists and watches
 again.
 """
 
@@ -27,11 +27,11 @@ from kueuelib.embedded.http.answers import (
     pieces,
     warning_headers,
 )
-from kueuelib.embedded.http.parameters import Route, watch_options
+from kueuelib.embedded.http.requests import Route, watch_options
 from kueuelib.embedded.reading import Frame
-from kueuelib.embedded.registry.kind import Kind, KindVersion
+from kueuelib.embedded.registry.kinds import Kind, KindVersion
 from kueuelib.embedded.service import ApiService
-from kueuelib.runtime.connections import Connection
+from kueuelib.runtime.server_limits import Connection
 
 # ---- the lines of a watch ------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from kueuelib.embedded.admission.plugin import KindRules
 from kueuelib.embedded.builtins.fields import invalid
 from kueuelib.embedded.builtins.rule_table import BrokenRules, ValuePlace, check
 from kueuelib.embedded.registry.cells import COLUMNS
-from kueuelib.embedded.registry.kind import ALL_VERBS, Kind, KindVersion, PrinterColumn, Twin
+from kueuelib.embedded.registry.kinds import ALL_VERBS, Kind, KindVersion, PrinterColumn, Twin
 from kueuelib.embedded.schema.typed import TypedSchema
 from kueuelib.errors import FieldError
 from kueuelib.machinery.selectors import field_of

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kueuelib.api.meta import Obj, find_condition, is_true, parse_time
 from kueuelib.api.phrases import duration
 from kueuelib.embedded.builtins.fields import section
-from kueuelib.embedded.registry.kind import PrinterColumn
+from kueuelib.embedded.registry.kinds import PrinterColumn
 from kueuelib.machinery.selectors import field_of
 
 # ---- the part of JSONPath that printer columns use -----------------------------------------------

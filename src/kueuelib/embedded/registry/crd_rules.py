@@ -18,7 +18,7 @@ from kueuelib.embedded.builtins.fields import (
     unchanged,
 )
 from kueuelib.embedded.registry.crd_validation import unknown_formats, validate_definition
-from kueuelib.embedded.registry.kind import Kind, Registry
+from kueuelib.embedded.registry.kinds import Kind, Registry
 from kueuelib.errors import FieldError
 
 # ---- the owners of names in a group: a definition is served if no other one has its names --------

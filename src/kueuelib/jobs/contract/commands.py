@@ -15,7 +15,7 @@ import attrs
 
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.api.patch import diff_merge_patch
-from kueuelib.machinery.event_series import EventType
+from kueuelib.machinery.recurrence import EventType
 
 MISSED = "missed"
 """Counts jobs that bypassed the webhook; the labels are the kind and the result."""

@@ -28,7 +28,7 @@ from kueuelib.jobs.pods.parents import (
     groups_of,
     pod_sets_of,
 )
-from kueuelib.jobs.pods.role_hash import role_hash
+from kueuelib.jobs.pods.shapes import role_hash
 from kueuelib.jobs.pods.templates import COPIED, TemplateWebhook, mark, pass_on, template_entries
 from kueuelib.jobs.reconcile.self_wired import SelfWired, Wired
 from kueuelib.jobs.webhooks.manifests import READ

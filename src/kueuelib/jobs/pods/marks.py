@@ -38,7 +38,7 @@ from kueuelib.jobs.pods.reading import (
     stage_of,
     was_stopped,
 )
-from kueuelib.jobs.pods.role_hash import labelled_template, role_hash
+from kueuelib.jobs.pods.shapes import labelled_template, role_hash
 
 STOPPED = "Stopped"
 MESSAGE_LIMIT = 32768

@@ -22,7 +22,7 @@ from kueuelib.api.names import (
 )
 from kueuelib.api.patterns import LABEL_LIMIT
 from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET, PodSet
-from kueuelib.jobs.pods.role_hash import labelled_template, role_hash
+from kueuelib.jobs.pods.shapes import labelled_template, role_hash
 from kueuelib.machinery.store import Store
 
 STATEFUL_SET = "statefulset"

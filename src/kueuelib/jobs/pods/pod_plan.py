@@ -40,10 +40,10 @@ from kueuelib.jobs.pods.reading import PodStage, has_finalizer, is_deleted, is_g
 from kueuelib.jobs.pods.roster import EXCESS, Member, PodToDelete, are_edited, roles_of
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.reconcile import reports
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.jobs.reconcile.metrics import REPAIRED
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClassNotFound, resolve
-from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR, UPDATED_WORKLOAD, Commands, release
 from kueuelib.jobs.reconcile.workload_build import with_gates
 from kueuelib.workload import states

@@ -25,11 +25,11 @@ from kueuelib.jobs.pods.reading import group_of, group_of_key, has_finalizer, wo
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.pods.webhook import left_alone_because
 from kueuelib.jobs.reconcile.executor import Executor
+from kueuelib.jobs.reconcile.job_snapshot import Again, JobSnapshot, Vanished
 from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.plan import NAMESPACE_RETRY, plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.jobs.reconcile.self_wired import IntegrationParts
-from kueuelib.jobs.reconcile.situation import Again, JobSnapshot, Vanished
 from kueuelib.jobs.reconcile.steps import Commands
 from kueuelib.runtime.controller import DONE, SETTLED, Result
 

@@ -35,7 +35,7 @@ from kueuelib.jobs.pods.reading import (
     role_label_of,
     stage_of,
 )
-from kueuelib.jobs.pods.role_hash import likeness, role_hash, shape_of
+from kueuelib.jobs.pods.shapes import likeness, role_hash, shape_of
 
 # ---- the roles of a group, and the role of each pod (KEP-976) ------------------------------------
 # Without a declaration, the shape of a pod is its role, and annotations give the number of pods.

@@ -36,7 +36,7 @@ from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.paths import value
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.parents import STATEFUL_SET, group_name, replicas_of
-from kueuelib.jobs.pods.role_hash import role_hash
+from kueuelib.jobs.pods.shapes import role_hash
 from kueuelib.jobs.pods.templates import (
     COPIED,
     SHAPE,

@@ -51,7 +51,7 @@ from kueuelib.jobs.pods.reading import (
     stage_of,
     total_count_of,
 )
-from kueuelib.jobs.pods.role_hash import likeness, role_hash
+from kueuelib.jobs.pods.shapes import likeness, role_hash
 from kueuelib.jobs.reconcile.self_wired import IntegrationParts
 from kueuelib.jobs.webhooks.manifests import webhook_path
 from kueuelib.jobs.webhooks.rules import validate_job, with_default_class

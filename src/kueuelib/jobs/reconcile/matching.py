@@ -31,7 +31,7 @@ from kueuelib.jobs.contract.capabilities import (
 from kueuelib.jobs.contract.commands import Change
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
 from kueuelib.jobs.contract.podset_info import PodSetInfo
-from kueuelib.jobs.reconcile.situation import JobSnapshot
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.jobs.reconcile.written import as_written
 from kueuelib.workload import states
 from kueuelib.workload.states import condition, has_quota, status_of

@@ -20,6 +20,7 @@ from kueuelib.jobs.contract.commands import WARNING, Change, Emit, RequeueAfter
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile import reports
+from kueuelib.jobs.reconcile.job_snapshot import Case, JobPhase, JobSnapshot, job_phase_of
 from kueuelib.jobs.reconcile.matching import (
     is_controlled_by,
     is_equivalent,
@@ -30,7 +31,6 @@ from kueuelib.jobs.reconcile.matching import (
     matching_of,
     own_workloads,
 )
-from kueuelib.jobs.reconcile.situation import Case, JobPhase, JobSnapshot, job_phase_of
 from kueuelib.jobs.reconcile.steps import (
     COMPOSE_ERROR,
     STEPS,

@@ -12,10 +12,10 @@ from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.remembered import Referred
 from kueuelib.jobs.lookups.stores import ABOVE_UID, ByName, JobStores
 from kueuelib.jobs.reconcile.executor import Executor
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot, Vanished
 from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
-from kueuelib.jobs.reconcile.situation import JobSnapshot, Vanished
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import SETTLED, Result

@@ -18,7 +18,7 @@ from kueuelib.jobs.contract.commands import (
     PatchStatus,
 )
 from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR
-from kueuelib.machinery.event_series import Recent
+from kueuelib.machinery.recurrence import Recent
 from kueuelib.runtime.clock import Clock
 from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.failures import is_refusal

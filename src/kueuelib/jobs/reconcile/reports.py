@@ -19,8 +19,8 @@ from kueuelib.errors import ConfigError
 from kueuelib.jobs.contract.capabilities import JobWithReclaimablePods, JobWithReplacements
 from kueuelib.jobs.contract.commands import WARNING, Command, Emit, PatchStatus
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.jobs.reconcile.matching import same_templates
-from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.jobs.reconcile.written import as_written
 from kueuelib.workload import states
 from kueuelib.workload.phases import WAIT_FOR_RECOVERY, WAIT_FOR_START

@@ -37,6 +37,7 @@ from kueuelib.jobs.contract.field_rules import where_named
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.podset_info import FlavorNotFound
 from kueuelib.jobs.reconcile import reports
+from kueuelib.jobs.reconcile.job_snapshot import Case, JobPhase
 from kueuelib.jobs.reconcile.matching import (
     accepted,
     is_left_to_end,
@@ -44,7 +45,6 @@ from kueuelib.jobs.reconcile.matching import (
     refuse_repetition,
 )
 from kueuelib.jobs.reconcile.priority import PriorityClassNotFound, resolve
-from kueuelib.jobs.reconcile.situation import Case, JobPhase
 from kueuelib.jobs.reconcile.workload_build import (
     as_own,
     build_workload,

@@ -31,7 +31,6 @@ from kueuelib.api.meta import (
 from kueuelib.api.patch import diff_merge_patch
 from kueuelib.api.struct import Struct
 from kueuelib.errors import ConfigError, Conflict, NotFound
-from kueuelib.machinery.event_series import EventType
 from kueuelib.machinery.ownership import (
     MANAGED_BY,
     OWNER_INDEX,
@@ -41,11 +40,12 @@ from kueuelib.machinery.ownership import (
     owned_child,
     placed_child,
 )
+from kueuelib.machinery.recurrence import EventType
 from kueuelib.runtime.client import Client, managers_of, read, take_over, take_over_named
 from kueuelib.runtime.cluster import Cluster
 from kueuelib.runtime.informer import Informer
+from kueuelib.runtime.operator.environment import NotingClient, OwnChanges, ReconcilerEnvironment
 from kueuelib.runtime.operator.reconciled import OtherCluster, OtherKind, Watched, watched_of
-from kueuelib.runtime.operator.surroundings import NotingClient, OwnChanges, ReconcilerEnvironment
 from kueuelib.runtime.queries import PatchType
 
 # ---- objects that exist before an operator applies them ------------------------------------------

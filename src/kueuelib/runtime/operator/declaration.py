@@ -435,7 +435,7 @@ class Operator:
                 that says why.
         """
         from kueuelib.runtime.entry import run_logged
-        from kueuelib.runtime.operator.running import ServeOptions, serve
+        from kueuelib.runtime.operator.program import ServeOptions, serve
 
         options = ServeOptions(kubeconfig=kubeconfig, clusters=clusters)
         run_logged(serve, self, options, telemetry)

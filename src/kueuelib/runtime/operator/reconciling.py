@@ -23,7 +23,6 @@ from kueuelib.errors import (
     TerminalError,
     TransportError,
 )
-from kueuelib.machinery.event_series import Recent
 from kueuelib.machinery.ownership import (
     MANAGED_BY,
     OWNER_INDEX,
@@ -36,6 +35,7 @@ from kueuelib.machinery.ownership import (
     holders,
     owners_of,
 )
+from kueuelib.machinery.recurrence import Recent
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
@@ -48,14 +48,14 @@ from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.operator.context import Context
 from kueuelib.runtime.operator.declaration import Operator
-from kueuelib.runtime.operator.reconciled import OtherKind, Reconciled, Watched
-from kueuelib.runtime.operator.repeats import LISTENER, ObservedChange, Repeats, Round
-from kueuelib.runtime.operator.surroundings import (
+from kueuelib.runtime.operator.environment import (
     Callback,
     ReconcilerEnvironment,
     index_name,
     predicate_of,
 )
+from kueuelib.runtime.operator.reconciled import OtherKind, Reconciled, Watched
+from kueuelib.runtime.operator.repeats import LISTENER, ObservedChange, Repeats, Round
 from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.steps import contained
 from kueuelib.runtime.telemetry import Telemetry

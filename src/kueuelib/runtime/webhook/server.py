@@ -22,12 +22,12 @@ from aiohttp import web
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.errors import ApiError, BadRequest, ConfigError, KueuelibError, ServerError
 from kueuelib.runtime.addresses import parse_address
-from kueuelib.runtime.authority import ServerNames, host_names, server_context
+from kueuelib.runtime.certificates import ServerNames, host_names, server_context
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.connections import Bodies
 from kueuelib.runtime.http import serving
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.manager import Group, Manager
+from kueuelib.runtime.server_limits import Bodies
 from kueuelib.runtime.steps import in_own_task
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook.admission import (
@@ -48,7 +48,7 @@ from kueuelib.runtime.webhook.admission import (
     parse_request,
     validating,
 )
-from kueuelib.runtime.webhook.direct import FastPath
+from kueuelib.runtime.webhook.fast_path import FastPath
 from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
 
 # ---- `ConversionReview` v1: objects of one version in, the same objects of another out -----------

@@ -25,7 +25,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.errors import ApiError, ConfigError, Conflict, Forbidden, NotFound, TransportError
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.store import Delta
-from kueuelib.runtime.authority import (
+from kueuelib.runtime.certificates import (
     FIELDS,
     Certificates,
     ServerNames,

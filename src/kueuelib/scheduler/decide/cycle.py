@@ -24,12 +24,12 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, find
 from kueuelib.scheduler.blockers import FIT
 from kueuelib.scheduler.decide.cycle_values import Admit, CycleInput, Head, Plan, Wait
+from kueuelib.scheduler.decide.kept_room import KeptQuota, Promises
 from kueuelib.scheduler.decide.nomination import Entry, asking_of, gave_up, nominate, propose
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.preemption.victims import PendingPreemption, Victim, home_of
-from kueuelib.scheduler.decide.promises import KeptQuota, Promises
 from kueuelib.scheduler.ordering import EntryOrder
-from kueuelib.scheduler.pending.item import Progress, Promise, Requeue
+from kueuelib.scheduler.pending.tries import Progress, Promise, Requeue
 from kueuelib.scheduler.policy import PolicyError
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource
 from kueuelib.scheduler.quota.node import NO_SHARE, Bracket, QuotaNode, Share, borrowed, weigh

@@ -12,7 +12,7 @@ from kueuelib.api.quantity import quantity_of
 from kueuelib.api.struct import frozen
 from kueuelib.scheduler.decide.preemption.guard import NOTHING, Past, PolicyFault
 from kueuelib.scheduler.decide.preemption.victims import PendingPreemption
-from kueuelib.scheduler.pending.item import Progress, Promise, Requeue
+from kueuelib.scheduler.pending.tries import Progress, Promise, Requeue
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds, WorkloadInfo
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import Holder

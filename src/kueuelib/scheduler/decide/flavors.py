@@ -35,7 +35,7 @@ from kueuelib.scheduler.decide.offers import (
 )
 from kueuelib.scheduler.decide.preemption.search import Simulation, simulate
 from kueuelib.scheduler.decide.preemption.victims import Preemptor
-from kueuelib.scheduler.pending.item import Progress
+from kueuelib.scheduler.pending.tries import Progress
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import (
     NO_LIMITS,

@@ -24,7 +24,7 @@ from kueuelib.scheduler.object_reasons import (
     NamespaceUnknown,
 )
 from kueuelib.scheduler.ordering import EntryOrder
-from kueuelib.scheduler.pending.item import Progress, Requeue
+from kueuelib.scheduler.pending.tries import Progress, Requeue
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds
 from kueuelib.scheduler.policy import Asking
 from kueuelib.scheduler.quota.amounts import PODS

@@ -25,7 +25,7 @@ from kueuelib.scheduler.blockers import (
     UntoleratedTaint,
 )
 from kueuelib.scheduler.decide.preemption.victims import Victim
-from kueuelib.scheduler.pending.item import Progress
+from kueuelib.scheduler.pending.tries import Progress
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds, WorkloadInfo
 from kueuelib.scheduler.policy import Protected, Unevictable, again_after
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from kueuelib.scheduler.decide.cycle_values import Head
+from kueuelib.scheduler.decide.kept_room import Promises
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.preemption.search import find_victims
 from kueuelib.scheduler.decide.preemption.victims import Path, Preemptor, Victim
-from kueuelib.scheduler.decide.promises import Promises
 from kueuelib.scheduler.policy import Asking, again_after
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import Holder

@@ -10,9 +10,9 @@ from kueuelib.api import names
 from kueuelib.api.kueue import CHECK_PENDING, Admission, Workload
 from kueuelib.api.meta import ObjectKey, find, format_time, is_true
 from kueuelib.api.struct import frozen
+from kueuelib.scheduler.decide.kept_room import owned
 from kueuelib.scheduler.decide.offers import offers_for
 from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED
-from kueuelib.scheduler.decide.promises import owned
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.leaving import note_on_leaving
 from kueuelib.scheduler.explain.obstacles import (

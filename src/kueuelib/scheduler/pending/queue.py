@@ -16,7 +16,7 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.blockers import Blocker
 from kueuelib.scheduler.ordering import QueueOrder
-from kueuelib.scheduler.pending.item import Pass, Progress, Promise, _new_pass
+from kueuelib.scheduler.pending.tries import Pass, Progress, Promise, _new_pass
 from kueuelib.scheduler.pending.waking import Available, ScopeChanges, ShapeVerdict
 from kueuelib.scheduler.pending.workload_info import Shape, WorkloadInfo
 from kueuelib.scheduler.quota.amounts import FlavorResource

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.object_reasons import SHUT_OUT, BackingOff, NamespaceUnknown
-from kueuelib.scheduler.pending.item import Progress, Promise, Requeue
 from kueuelib.scheduler.pending.queue import (
     Pending,
     PendingPlace,
@@ -22,6 +21,7 @@ from kueuelib.scheduler.pending.queue import (
     Scope,
     Usage,
 )
+from kueuelib.scheduler.pending.tries import Progress, Promise, Requeue
 from kueuelib.scheduler.pending.waking import Available, ShapeVerdict
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo, has_verdict, is_outdated
 from kueuelib.scheduler.quota.amounts import Amounts

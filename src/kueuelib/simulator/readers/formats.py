@@ -10,8 +10,7 @@ from typing import Protocol
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.parsing import Faults
 from kueuelib.simulator.readers.csv_table import read_csv
-from kueuelib.simulator.readers.manifests import read_manifests
-from kueuelib.simulator.readers.philly import (
+from kueuelib.simulator.readers.gpu_traces import (
     PAI_JOBS,
     PAI_TASKS,
     read_helios,
@@ -19,9 +18,10 @@ from kueuelib.simulator.readers.philly import (
     read_pai,
     read_philly,
 )
+from kueuelib.simulator.readers.made_up import read_generator, read_synthetic
+from kueuelib.simulator.readers.manifests import read_manifests
 from kueuelib.simulator.readers.source import TraceSource
 from kueuelib.simulator.readers.swf import read_swf
-from kueuelib.simulator.readers.synthetic import read_generator, read_synthetic
 from kueuelib.simulator.work import TraceJob
 
 

@@ -10,9 +10,9 @@ import click
 
 from kueuelib.testing.storm.seed_plan import counts, coverage, summary, timeline
 
+from .campaign import MIXED, campaign, replay, shrunk
 from .profiles import PROFILES
 from .seed_plan import SeedReport
-from .tour import MIXED, campaign, replay, shrunk
 
 __all__ = ["main"]
 

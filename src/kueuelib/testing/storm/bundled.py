@@ -9,10 +9,10 @@ from typing import Any, Final
 from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.configuration_rules import parse_configuration
+from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.app.installation import Installation, install
-from kueuelib.app.own_manifests import process_manifests
 from kueuelib.app.own_process import assembler, own_configuration
+from kueuelib.app.program_manifests import process_manifests
 from kueuelib.app.wiring import Assemble, assemble_manager, lives_of
 from kueuelib.jobs.assembly import process_name
 from kueuelib.jobs.contract.integration import Integration
@@ -21,8 +21,8 @@ from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.manager import Manager, ProgramRun, run_until_stopped
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.testing.storm.api import Api
-from kueuelib.testing.storm.theatre import CONFIGURATION, NAMESPACE, WEBHOOK_PORT
-from kueuelib.testing.storm.wire import WEBHOOK_HOST
+from kueuelib.testing.storm.environment import CONFIGURATION, NAMESPACE, WEBHOOK_PORT
+from kueuelib.testing.storm.network import WEBHOOK_HOST
 
 __all__ = ["BundledManager", "JobProgram", "ManagerProcess"]
 

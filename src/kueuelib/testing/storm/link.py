@@ -28,7 +28,7 @@ from kueuelib.testing.storm.faults import Fate
 from kueuelib.testing.storm.loop import SimulatedProcess
 
 if TYPE_CHECKING:
-    from kueuelib.testing.storm.wire import Network
+    from kueuelib.testing.storm.network import Network
 
 
 # ---- one end of a connection in memory, as a transport for the protocol there --------------------

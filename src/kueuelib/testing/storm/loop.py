@@ -25,7 +25,7 @@ import anyio
 from kueuelib.errors import KueuelibError
 
 if TYPE_CHECKING:
-    from kueuelib.testing.storm.wire import Network
+    from kueuelib.testing.storm.network import Network
 
 
 # ---- callbacks and timers of a simulated event loop, without debug checks: there are millions ----

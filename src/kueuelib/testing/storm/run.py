@@ -18,13 +18,13 @@ from kueuelib.machinery.reflector_protocol import ReflectorOptions
 from kueuelib.runtime.watch import BOOKMARK_IDLE, STOP_GRACE
 from kueuelib.testing.storm.adversary import Hostile, Remaining
 from kueuelib.testing.storm.draws import Draws
+from kueuelib.testing.storm.environment import LEASE_SECONDS, LawBook, StormEnvironment
 from kueuelib.testing.storm.faults import FaultTarget, Injection
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws import Conduct, Violation
 from kueuelib.testing.storm.laws.conduct import BOUNDED
 from kueuelib.testing.storm.profiles import Disaster, perform
 from kueuelib.testing.storm.seed_plan import Coverage, SeedPlan, SeedReport, tolerance
-from kueuelib.testing.storm.theatre import LEASE_SECONDS, LawBook, StormEnvironment
 from kueuelib.testing.storm.users import FAILING, Act, insist, meddle
 from kueuelib.testing.storm.users import perform as perform_act
 from kueuelib.testing.storm.users.acts import RESTORE

@@ -23,9 +23,9 @@ from typing import Any
 import attrs
 import structlog
 
-from kueuelib.embedded import tls
+from kueuelib.embedded import credentials as tls
 from kueuelib.embedded.admission import dialling
-from kueuelib.runtime.authority import Certificates, ServerNames
+from kueuelib.runtime.certificates import Certificates, ServerNames
 from kueuelib.runtime.clock import SystemClock
 from kueuelib.runtime.manager import Signals
 from kueuelib.runtime.webhook import trust

@@ -18,11 +18,11 @@ from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.testing.storm.api import Api
 from kueuelib.testing.storm.bundled import BundledManager
 from kueuelib.testing.storm.draws import Draws
+from kueuelib.testing.storm.environment import CONFIGURATION, LawBook, WorldProgram
 from kueuelib.testing.storm.history import Commit, Obj
 from kueuelib.testing.storm.laws import Laws, Tolerance, Violation
 from kueuelib.testing.storm.profiles import RESOURCES, Profile
 from kueuelib.testing.storm.run import LIMIT, WATCHES
-from kueuelib.testing.storm.theatre import CONFIGURATION, LawBook, WorldProgram
 from kueuelib.testing.storm.users import Scenario, scenario
 
 if TYPE_CHECKING:

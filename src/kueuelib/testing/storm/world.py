@@ -12,7 +12,7 @@ import attrs
 import orjson
 
 from kueuelib.api.kinds import EVENTS, LEASES
-from kueuelib.embedded.registry.kind import Kind
+from kueuelib.embedded.registry.kinds import Kind
 from kueuelib.embedded.server import ApiServer
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.storage import StorageEvent
@@ -25,13 +25,7 @@ from kueuelib.runtime.transport import Transport
 from kueuelib.testing.storm import substitutes
 from kueuelib.testing.storm.api import Api
 from kueuelib.testing.storm.bundled import BundledManager
-from kueuelib.testing.storm.exchange import ObservedRequest
-from kueuelib.testing.storm.faults import Adversary
-from kueuelib.testing.storm.history import Commit
-from kueuelib.testing.storm.inside import Believes, judge
-from kueuelib.testing.storm.laws import Violation
-from kueuelib.testing.storm.loop import ACTOR, OWNER, STORM, SimulatedProcess, StormLoop
-from kueuelib.testing.storm.theatre import (
+from kueuelib.testing.storm.environment import (
     INSTALLER,
     RESPAWN_SECONDS,
     SERVER_PORT,
@@ -39,7 +33,13 @@ from kueuelib.testing.storm.theatre import (
     Process,
     WorldProgram,
 )
-from kueuelib.testing.storm.wire import SERVER, SERVER_HOST, ListenAddress, Network, Witness
+from kueuelib.testing.storm.exchange import ObservedRequest
+from kueuelib.testing.storm.faults import Adversary
+from kueuelib.testing.storm.history import Commit
+from kueuelib.testing.storm.inside import Believes, judge
+from kueuelib.testing.storm.laws import Violation
+from kueuelib.testing.storm.loop import ACTOR, OWNER, STORM, SimulatedProcess, StormLoop
+from kueuelib.testing.storm.network import SERVER, SERVER_HOST, ListenAddress, Network, Witness
 
 # ---- one start of a manager: its process is restarted until it is killed, as by a kubelet --------
 

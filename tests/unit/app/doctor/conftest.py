@@ -19,7 +19,7 @@ from kueuelib.app.doctor.snapshot import ClusterSnapshot, Review, WebhookProbe
 from kueuelib.app.explaining.gather import QUEUEING, Lists, cluster_of
 from kueuelib.app.installation import Installation
 from kueuelib.controllers.webhooks import with_conversion
-from kueuelib.runtime.authority import Certificates, renewed
+from kueuelib.runtime.certificates import Certificates, renewed
 from kueuelib.runtime.webhook.trust import to_data, with_bundle
 
 NOW = float(int(time.time()))

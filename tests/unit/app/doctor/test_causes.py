@@ -11,7 +11,7 @@ from kueuelib.api.crd import converted_crds
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.doctor.calls import CONVERTED
 from kueuelib.app.doctor.snapshot import Review, WebhookProbe
-from kueuelib.runtime.authority import DAY
+from kueuelib.runtime.certificates import DAY
 
 from .test_findings import (
     CRD,

@@ -21,7 +21,7 @@ from kueuelib.app.deployment import CONFIGURATION
 from kueuelib.app.doctor.finding import Severity, all_checks
 from kueuelib.app.doctor.snapshot import BYPASSING, Review, WebhookProbe
 from kueuelib.app.reloading import RESTART_NEEDED
-from kueuelib.runtime.authority import DAY, ServerNames, renewed
+from kueuelib.runtime.certificates import DAY, ServerNames, renewed
 from kueuelib.scheduler.explain.obstacles import problems_of
 
 NOW = float(int(time.time()))

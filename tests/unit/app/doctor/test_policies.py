@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from kueuelib.app.configuration import Configuration
-from kueuelib.app.fair_sharing import FairSharingConfiguration
+from kueuelib.app.decision_blocks import FairSharingConfiguration
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kueuelib.app.overview.trees import LendingNode, shares, spread
+from kueuelib.app.overview.cohort_trees import LendingNode, shares, spread
 from kueuelib.scheduler.quota.amounts import Limits
 
 

@@ -14,8 +14,8 @@ from kueuelib.api.quantity import Quantity
 from kueuelib.api.queues import ClusterQueueStatus, FlavorUsage, ResourceUsage
 from kueuelib.api.workload import EvictionCount, SchedulingStats
 from kueuelib.app.explaining.gather import ClusterData, Decoder
+from kueuelib.app.overview.cohort_trees import load_told
 from kueuelib.app.overview.gathering import ListedFacts, evictions_of, explained, overview_of
-from kueuelib.app.overview.trees import load_told
 from kueuelib.app.overview.values import Overview, QueueOrCohort, QuotaUse, RunningWorkload, Threat
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.scheduler.explain.world import World

@@ -8,11 +8,11 @@ import time
 import pytest
 
 from kueuelib.api.phrases import duration
+from kueuelib.embedded.credentials import credentials
 from kueuelib.embedded.http.answers import VIEWS, MediaForm, negotiate, warning_headers
-from kueuelib.embedded.http.parameters import Route, parse
+from kueuelib.embedded.http.requests import Route, parse
 from kueuelib.embedded.registry.cells import JsonPath
-from kueuelib.embedded.registry.kind import version_rank
-from kueuelib.embedded.tls import credentials
+from kueuelib.embedded.registry.kinds import version_rank
 from kueuelib.embedded.writing import generate_name
 from kueuelib.errors import NotAcceptable
 

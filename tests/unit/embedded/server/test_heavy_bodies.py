@@ -14,11 +14,11 @@ import orjson
 import pytest
 
 from kueuelib.api.quantity import Quantity
-from kueuelib.embedded import large as large_module
+from kueuelib.embedded import heavy_work as large_module
 from kueuelib.embedded.failures import invalid_named
+from kueuelib.embedded.heavy_work import HeavyWorkExecutor
 from kueuelib.embedded.http import bodies, yaml_bodies
 from kueuelib.embedded.http.answers import warning_headers
-from kueuelib.embedded.large import HeavyWorkExecutor
 from kueuelib.embedded.patches import json_patch
 from kueuelib.embedded.registry.crd_validation import validate_definition
 from kueuelib.embedded.schema.structural import KEPT, StructuralSchema

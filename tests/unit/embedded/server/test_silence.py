@@ -9,7 +9,7 @@ import ssl
 import pytest
 
 from kueuelib.embedded.server import ApiServer
-from kueuelib.runtime import connections
+from kueuelib.runtime import server_limits
 
 HEAD = (
     "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n"
@@ -18,7 +18,7 @@ HEAD = (
 
 @pytest.fixture
 async def server(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(connections, "SILENT_SECONDS", 0.3)
+    monkeypatch.setattr(server_limits, "SILENT_SECONDS", 0.3)
     async with ApiServer() as found:
         yield found
 
@@ -62,6 +62,6 @@ async def test_an_idle_connection_keeps_a_small_buffer():
     async with ApiServer() as server:
         context = ssl.create_default_context(cadata=server.ca.decode())
         _, writer = await asyncio.open_connection(server.host, server.port, ssl=context)
-        ours = [each for each in gc.get_objects() if isinstance(each, connections._Tls)]
+        ours = [each for each in gc.get_objects() if isinstance(each, server_limits._Tls)]
         assert [len(each.received) for each in ours] == [32 * 1024]
         writer.transport.abort()

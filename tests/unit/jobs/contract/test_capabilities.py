@@ -38,10 +38,10 @@ from kueuelib.jobs.contract.commands import (
 from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet
 from kueuelib.jobs.contract.podset_info import PodSetInfo, merge, restore
 from kueuelib.jobs.lookups.owners import Ancestor
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.jobs.reconcile.matching import is_equivalent
 from kueuelib.jobs.reconcile.plan import INVALID_RETRY, plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses, PriorityClassNotFound, resolve
-from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.jobs.reconcile.written import ADDED_AT_START, between
 from kueuelib.workload import states
 

@@ -16,8 +16,8 @@ from kueuelib.jobs.contract.capabilities import begin_stop, end_stop
 from kueuelib.jobs.contract.commands import Change, Delete, Emit
 from kueuelib.jobs.contract.loose_objects import fitted
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.jobs.reconcile.plan import plan
-from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.jobs.webhooks.rules import default_job
 from kueuelib.runtime.webhook.admission import types_of
 

@@ -29,8 +29,8 @@ from kueuelib.jobs.declared.declarative import (
 )
 from kueuelib.jobs.declared.pod_shape import Pods
 from kueuelib.jobs.declared.signs import shows
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.jobs.reconcile.plan import plan
-from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.testing.job_world import QUEUE, JobWorld
 
 RESOURCE = Resource("g.example.com", "v1", "things", "Thing", namespaced=True)

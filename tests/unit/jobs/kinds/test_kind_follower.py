@@ -468,7 +468,7 @@ async def test_a_kind_that_was_replaced_unseen_is_read_afresh(world: World) -> N
 async def test_what_is_held_back_is_told_again_and_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kueuelib.jobs.kinds.turns.REMIND", 0.05)
+    monkeypatch.setattr("kueuelib.jobs.kinds.kind_controller.REMIND", 0.05)
     await world.define("v2")
     await world.start()
 

@@ -13,7 +13,7 @@ from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.marks import gated, ungated
 from kueuelib.jobs.pods.pod_plan import plan_group, situation_of
-from kueuelib.jobs.reconcile.situation import JobSnapshot
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.workload import states
 
 KUEUE = "kueue.x-k8s.io"

@@ -15,7 +15,7 @@ from kueuelib.jobs.pods.parents import Parent, Parents, parent_of
 from kueuelib.jobs.pods.pod_plan import plan_pod
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.pods.statefulset import validate_stateful_set
-from kueuelib.jobs.reconcile.situation import JobSnapshot
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.machinery.store import Store
 
 Obj = dict[str, Any]

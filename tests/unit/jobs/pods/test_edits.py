@@ -21,10 +21,10 @@ from kueuelib.jobs.contract.commands import (
 from kueuelib.jobs.pods.marks import gated
 from kueuelib.jobs.pods.pod_plan import plan_pod
 from kueuelib.jobs.pods.reading import is_gated
-from kueuelib.jobs.pods.role_hash import shape_of
+from kueuelib.jobs.pods.shapes import shape_of
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.pods.webhook import validate_pod
-from kueuelib.jobs.reconcile.situation import JobSnapshot
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.workload import states
 
 Obj = dict[str, Any]

@@ -30,7 +30,7 @@ from kueuelib.jobs.contract.settings import (
 )
 from kueuelib.jobs.pods.pod_plan import plan_group, plan_without_pods, situation_of
 from kueuelib.jobs.pods.reading import is_gated
-from kueuelib.jobs.reconcile.situation import Case, JobSnapshot
+from kueuelib.jobs.reconcile.job_snapshot import Case, JobSnapshot
 from kueuelib.jobs.reconcile.steps import expiry
 from kueuelib.workload import states
 

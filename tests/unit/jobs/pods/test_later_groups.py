@@ -10,7 +10,7 @@ from kueuelib.api.kinds import PODS
 from kueuelib.jobs.contract.commands import Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.pods.pod_plan import plan_group, situation_of
-from kueuelib.jobs.reconcile.situation import JobSnapshot
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.workload import states
 
 KUEUE = "kueue.x-k8s.io"

@@ -30,7 +30,7 @@ from kueuelib.jobs.pods.marks import ungated
 from kueuelib.jobs.pods.pod_plan import plan_pod
 from kueuelib.jobs.pods.reading import gates_of, trim, trim_missed
 from kueuelib.jobs.pods.single import PodJob
-from kueuelib.jobs.reconcile.situation import JobSnapshot
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.workload import states
 from kueuelib.workload.phases import CHECK_FAILED, PREEMPTED
 

@@ -9,7 +9,7 @@ import pytest
 from kueuelib.jobs.contract.commands import Change, Create
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.pods.marks import template_of
-from kueuelib.jobs.pods.role_hash import CONTROLLERS
+from kueuelib.jobs.pods.shapes import CONTROLLERS
 from kueuelib.jobs.pods.single import PodJob
 
 Obj = dict[str, Any]

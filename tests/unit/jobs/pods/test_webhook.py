@@ -19,7 +19,7 @@ from kueuelib.jobs.pods import integration
 from kueuelib.jobs.pods.integration import POD, regained
 from kueuelib.jobs.pods.marks import gated
 from kueuelib.jobs.pods.reading import gates_of, is_selected
-from kueuelib.jobs.pods.role_hash import role_hash
+from kueuelib.jobs.pods.shapes import role_hash
 from kueuelib.jobs.pods.webhook import PodWebhook, validate_pod
 from kueuelib.jobs.webhooks.manifests import webhook_entries
 from kueuelib.jobs.webhooks.rules import validate_job

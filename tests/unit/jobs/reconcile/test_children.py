@@ -16,8 +16,8 @@ from kueuelib.jobs.contract.commands import (
 )
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.pods.single import PodJob
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.jobs.reconcile.plan import plan
-from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.runtime import PatchType, kinds
 from kueuelib.testing import (
     eventually,

@@ -19,8 +19,8 @@ from kueuelib.jobs.contract.capabilities import (
 from kueuelib.jobs.contract.commands import Change, Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.contract.settings import JobSettings, QuotaReleaseStrategy
 from kueuelib.jobs.declared.jobset import JOB_SET
+from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.jobs.reconcile.plan import plan
-from kueuelib.jobs.reconcile.situation import JobSnapshot
 from kueuelib.jobs.reconcile.workload_build import adopt
 from kueuelib.workload import states
 

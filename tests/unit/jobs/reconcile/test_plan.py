@@ -22,9 +22,9 @@ from kueuelib.jobs.contract.commands import (
 )
 from kueuelib.jobs.contract.settings import JobSettings, QuotaReleaseStrategy, TakenOver
 from kueuelib.jobs.lookups.owners import Ancestor
+from kueuelib.jobs.reconcile.job_snapshot import Again
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
-from kueuelib.jobs.reconcile.situation import Again
 from kueuelib.jobs.reconcile.written import ADDED_AT_START
 from kueuelib.workload import states
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.jobs.reconcile.situation import LAST_PAUSE, STEADY, Again, Vanished
+from kueuelib.jobs.reconcile.job_snapshot import LAST_PAUSE, STEADY, Again, Vanished
 
 KEY = ObjectKey("ns", "job")
 

@@ -48,12 +48,12 @@ from kueuelib.app.doctor.manager import (
     start,
 )
 from kueuelib.app.doctor.snapshot import ADMISSION, PERMISSIONS, ClusterSnapshot, WebhookProbe
-from kueuelib.app.earlier import go_image
+from kueuelib.app.earlier_installation import go_image
 from kueuelib.app.refusers import OUR_CONFIGURATIONS, removal
 from kueuelib.app.reloading import RESTART_NEEDED
 from kueuelib.app.running_configuration import SKEW, mounted_configuration, written_at
+from kueuelib.controllers.foreign_reservations import RESERVED_BY_ANOTHER
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
-from kueuelib.controllers.strangers import RESERVED_BY_ANOTHER
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.batch.job import BATCH_JOB
 from kueuelib.jobs.pods.reading import queue_of

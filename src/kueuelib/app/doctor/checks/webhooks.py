@@ -39,7 +39,7 @@ from kueuelib.app.doctor.manager import (
 from kueuelib.app.doctor.snapshot import CALLS, ClusterSnapshot
 from kueuelib.controllers.manifests import api_service_names
 from kueuelib.controllers.webhooks import queueing_entries
-from kueuelib.runtime.authority import (
+from kueuelib.runtime.certificates import (
     DAY,
     Certificates,
     CertificateVerdict,

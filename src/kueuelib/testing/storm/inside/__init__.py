@@ -12,11 +12,11 @@ from typing import Final
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.testing.storm.history import Commit, Obj
 from kueuelib.testing.storm.inside.knowledge import trees_are_right
-from kueuelib.testing.storm.inside.walk import ALLOWED, gone_of, leaks
+from kueuelib.testing.storm.inside.leaks import ALLOWED, gone_of, leaks
 from kueuelib.testing.storm.laws.law import REST, Law, Violation
 
 from .knowledge import Believes, caches_are_fresh, engine_is_right, nothing_is_assumed
-from .walk import ReachableObject, parts_in
+from .leaks import ReachableObject, parts_in
 
 __all__ = ["ALLOWED", "INSIDE_LAWS", "Believes", "judge"]
 

@@ -16,7 +16,7 @@ from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.pending.queue import PendingQueue
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.testing.storm.history import Obj
-from kueuelib.testing.storm.inside.walk import ReachableObject, parts_in
+from kueuelib.testing.storm.inside.leaks import ReachableObject, parts_in
 from kueuelib.testing.storm.laws.ledger import (
     ZERO,
     Pair,

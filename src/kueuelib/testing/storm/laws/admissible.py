@@ -26,7 +26,6 @@ from kueuelib.testing.storm.laws.ledger import (
     reclaimed,
     usage_of,
 )
-from kueuelib.testing.storm.laws.placement import preempts_late
 from kueuelib.testing.storm.laws.reading import (
     WORKLOADS,
     condition,
@@ -41,7 +40,8 @@ from kueuelib.testing.storm.laws.reading import (
     spec,
     status,
 )
-from kueuelib.testing.storm.laws.still import Finding, StateAtRest, title
+from kueuelib.testing.storm.laws.reservations import preempts_late
+from kueuelib.testing.storm.laws.state_at_rest import Finding, StateAtRest, title
 
 Need = list[Amounts]
 """The total request of each pod set."""

@@ -48,7 +48,7 @@ from kueuelib.testing.storm.laws.reading import (
     suspended,
     terminal,
 )
-from kueuelib.testing.storm.laws.still import Finding, StateAtRest, title
+from kueuelib.testing.storm.laws.state_at_rest import Finding, StateAtRest, title
 
 __all__ = [
     "REST_LAWS",

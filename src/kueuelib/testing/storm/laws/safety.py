@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from kueuelib.testing.storm.history import Commit, Obj
-from kueuelib.testing.storm.laws import placement
+from kueuelib.testing.storm.laws import reservations
 from kueuelib.testing.storm.laws.law import COMMIT, Law
 from kueuelib.testing.storm.laws.memory import CommitFold, is_manager, life, placement_of
-from kueuelib.testing.storm.laws.placement import no_quota_in_a_cycle, quota_not_exceeded
 from kueuelib.testing.storm.laws.reading import (
     CLUSTER_QUEUES,
     EVENTS,
@@ -43,6 +42,7 @@ from kueuelib.testing.storm.laws.reading import (
     terminal,
     uid,
 )
+from kueuelib.testing.storm.laws.reservations import no_quota_in_a_cycle, quota_not_exceeded
 
 # ---- laws about effort: nothing is written again and again without a cause -----------------------
 
@@ -485,9 +485,9 @@ SAFETY = (
     _law("starts-are-of-present-templates", starts_are_of_present_templates, JOBS),
     _law("quota-not-exceeded", quota_not_exceeded, WORKLOADS),
     _law("no-quota-in-a-cycle", no_quota_in_a_cycle, WORKLOADS),
-    _law("usage-is-what-pods-request", placement.usage_is_what_pods_request, WORKLOADS),
-    _law("reserved-from-its-queue", placement.reserved_from_its_queue, WORKLOADS),
-    _law("reserved-only-if-allowed", placement.reserved_only_if_allowed, WORKLOADS),
+    _law("usage-is-what-pods-request", reservations.usage_is_what_pods_request, WORKLOADS),
+    _law("reserved-from-its-queue", reservations.reserved_from_its_queue, WORKLOADS),
+    _law("reserved-only-if-allowed", reservations.reserved_only_if_allowed, WORKLOADS),
     _law("events-are-about-real-objects", events_are_about_real_objects, EVENTS),
     _law("no-job-is-deleted", no_job_is_deleted, JOBS),
     _law("only-the-leader-writes", only_the_leader_writes, *LED),

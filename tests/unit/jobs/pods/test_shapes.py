@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from kueuelib.jobs.pods.role_hash import _name_of, role_hash, shape_of
+from kueuelib.jobs.pods.shapes import _name_of, role_hash, shape_of
 
 DEFAULT_TOLERATIONS = [
     {

@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.errors import ConfigError
-from kueuelib.machinery.event_series import (
-    COMBINED,
-    CreateEvent,
-    EventFacts,
-    EventSeries,
-    PatchEvent,
-)
+from kueuelib.machinery.recurrence import COMBINED, CreateEvent, EventFacts, EventSeries, PatchEvent
 
 NOW = 1_700_000_000.0
 POD = {"apiVersion": "v1", "kind": "Pod", "namespace": "n", "name": "p", "uid": "u"}

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kueuelib.runtime.exchange import MOST, Headers, whole
+from kueuelib.runtime.http_connection import MOST, Headers, whole
 
 LENGTH = b"HTTP/1.1 201 Created\r\nDate: now\r\ncontent-Length: 12\r\n\r\n{'a':'\r\n\r\n'}"
 CHUNKS = (

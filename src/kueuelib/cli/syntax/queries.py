@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from kueuelib.cli.light import light_imports
+from kueuelib.cli.light_imports import light_imports
 from kueuelib.cli.syntax.options import FILE, F, answer_timeout, kubeconfig, port
 
 

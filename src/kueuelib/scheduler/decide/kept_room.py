@@ -7,7 +7,7 @@ preemptor has which victims does not matter and is not remembered.
 
 A promise is charged under one rule, at the beginning of a cycle, in other flavors, and after a head
 took some of its room: it fits, and if it borrows, it leaves owners what they wait for
-(`kueuelib.scheduler.decide.promises`).
+(`kueuelib.scheduler.decide.kept_room`).
 
 A preemptor yields to the heads that come before it: those of its ClusterQueue that have an earlier
 place there, and, if it borrows, those of other ClusterQueues that do not, until it insists. Such a
@@ -93,7 +93,7 @@ class Present:
 # If the administrator protects nominal quota, no new Workload borrows what waiting Workloads of its
 # owner need, parked ones included. So every charge that borrows has to leave them enough: heads are
 # asked in their turn, and promises whenever they are charged
-# (`kueuelib.scheduler.decide.promises`).
+# (`kueuelib.scheduler.decide.kept_room`).
 #
 # Quota is kept only for Workloads whose whole request fits the nominal quota of their ClusterQueue,
 # in every flavor that they could get. It is kept as well for those that may reclaim it: an inactive

@@ -21,7 +21,7 @@ from kueuelib.jobs.kinds.follower import (
 from kueuelib.jobs.lookups.stores import JobStores
 from kueuelib.jobs.reconcile.executor import Executor
 from kueuelib.jobs.reconcile.steps import Commands, release
-from kueuelib.machinery.event_series import EventType
+from kueuelib.machinery.recurrence import EventType
 from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.events import EventSink
 

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.controllers.strangers import MESSAGE, PERIOD, RESERVED_BY_ANOTHER, ForeignReservations
+from kueuelib.controllers.foreign_reservations import (
+    MESSAGE,
+    PERIOD,
+    RESERVED_BY_ANOTHER,
+    ForeignReservations,
+)
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.telemetry import Telemetry
 

@@ -9,7 +9,7 @@ import attrs
 import orjson
 
 from kueuelib.embedded.storage.folder import DataFolder
-from kueuelib.runtime.authority import issue, new_authority, show_certificate
+from kueuelib.runtime.certificates import issue, new_authority, show_certificate
 
 DAY = 86_400
 VALID_DAYS = 365

@@ -28,11 +28,11 @@ from kueuelib.embedded.http.answers import (
 from kueuelib.embedded.http.authentication import ANONYMOUS, OPEN_PATHS, Authenticator, impersonated
 from kueuelib.embedded.http.discovery import Discovery
 from kueuelib.embedded.http.openapi import OpenApi
-from kueuelib.embedded.http.parameters import Route, is_odd, parse, request_attributes
+from kueuelib.embedded.http.requests import Route, is_odd, parse, request_attributes
 from kueuelib.embedded.http.resources import ResourceHandler
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import ApiError, BadRequest, ServerError, TooLarge, Unauthorized
-from kueuelib.runtime.connections import body_of
+from kueuelib.runtime.server_limits import body_of
 
 log = logging.getLogger("kueuelib.embedded")
 

@@ -21,13 +21,13 @@ from kueuelib.app.configuration_text import (
     check_version,
     unknown_version,
 )
-from kueuelib.app.decoding import ConfigurationRefusal, check_keys, decode, refusal_of, refuse_any
-from kueuelib.app.fair_sharing import (
+from kueuelib.app.decision_blocks import (
     check_admission_fair_sharing,
     check_fair_sharing,
     check_preemption,
     check_resources,
 )
+from kueuelib.app.decoding import ConfigurationRefusal, check_keys, decode, refusal_of, refuse_any
 from kueuelib.app.feature_gates import check_configured_gates, check_feature_gates
 from kueuelib.app.metrics import check_custom_labels
 from kueuelib.app.tls import check_tls

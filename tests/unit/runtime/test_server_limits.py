@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 
 import kueuelib
-from kueuelib.embedded import tls
-from kueuelib.runtime import connections
-from kueuelib.runtime.connections import Slots, body_of
+from kueuelib.embedded import credentials as tls
+from kueuelib.runtime import server_limits
 from kueuelib.runtime.http import MetricsServer, ProbeServer, serving
+from kueuelib.runtime.server_limits import Slots, body_of
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.runtime.webhook import server as webhook_server
 from kueuelib.runtime.webhook.server import WebhookServer
@@ -32,14 +32,14 @@ def credentials():
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(server_limits, "SILENT_SECONDS", 0.5)
 
 
 @pytest.fixture(params=["plain", "tls"])
 async def site(request, credentials, monkeypatch):
     """Opens a connection to a server that says what was sent; without handshake, only a socket."""
     rooms: list[Slots] = []
-    monkeypatch.setattr(connections, "Slots", lambda most: rooms.append(Slots(most)) or rooms[0])
+    monkeypatch.setattr(server_limits, "Slots", lambda most: rooms.append(Slots(most)) or rooms[0])
 
     async def handle(asked: web.BaseRequest) -> web.Response:
         return web.Response(body=await body_of(asked) or b"x" * int(asked.headers.get("Size", 1)))
@@ -125,7 +125,7 @@ async def test_who_does_not_take_the_answer_is_cut_off(site):
 
 
 async def test_what_rested_longest_makes_room(site, monkeypatch, caplog):
-    monkeypatch.setattr(connections, "SILENT_SECONDS", 600.0)
+    monkeypatch.setattr(server_limits, "SILENT_SECONDS", 600.0)
     room = site.room
     room._most = 3
     first, second, third = [await site() for _ in range(3)]
@@ -145,7 +145,7 @@ async def test_what_rested_longest_makes_room(site, monkeypatch, caplog):
 
 
 async def test_nobody_who_is_at_work_makes_room(site, monkeypatch):
-    monkeypatch.setattr(connections, "SILENT_SECONDS", 600.0)
+    monkeypatch.setattr(server_limits, "SILENT_SECONDS", 600.0)
     room = site.room
     room._most = 1
     reader, writer = await site()
@@ -159,7 +159,7 @@ async def test_nobody_who_is_at_work_makes_room(site, monkeypatch):
 
 
 async def test_bodies_that_are_held_are_limited_together(credentials, monkeypatch):
-    monkeypatch.setattr(connections, "SILENT_SECONDS", 600.0)
+    monkeypatch.setattr(server_limits, "SILENT_SECONDS", 600.0)
     monkeypatch.setattr(webhook_server, "HELD", 3000)
     server, ready = WebhookServer(HOST, 0, None), asyncio.Event()
     server.validate("/v", lambda new, old, request: None)
@@ -266,4 +266,4 @@ def test_no_server_goes_round_the_rule():
         for path in source.rglob("*.py")
         if any(word in path.read_text() for word in ("TCPSite(", "SockSite(", ".create_server("))
     ]
-    assert sorted(found) == [looks, "runtime/connections.py"]
+    assert sorted(found) == [looks, "runtime/server_limits.py"]

@@ -14,9 +14,9 @@ from kueuelib.testing.storm.faults import Adversary
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws import Violation
 from kueuelib.testing.storm.laws.conduct import Mind
+from kueuelib.testing.storm.network import Witness
 from kueuelib.testing.storm.profiles import DisasterTarget
 from kueuelib.testing.storm.users import RawCalls
-from kueuelib.testing.storm.wire import Witness
 
 __all__ = [
     "LawBook",

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from kueuelib.runtime import connections
-from kueuelib.runtime.connections import Connection, Slots
+from kueuelib.runtime import server_limits
+from kueuelib.runtime.server_limits import Connection, Slots
 
 MOST_HEAD: Final = 8190
 MOST: Final = 2**16
@@ -138,7 +138,7 @@ class FastPath(Connection):
             self._leave(got, _FOREVER)
             return
         if not self._got:
-            moment = connections.SILENT_SECONDS * connections.LINGERING
+            moment = server_limits.SILENT_SECONDS * server_limits.LINGERING
             self._holds_until = self.now() + moment
         self._got = got
         if self._moment is None:  # one timer for many requests

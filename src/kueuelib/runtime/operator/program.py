@@ -14,8 +14,8 @@ from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.errors import ApiError, ConfigError, TransportError
 from kueuelib.machinery.election_options import ElectionOptions
 from kueuelib.runtime.addresses import check_servable, own_namespace, parse_address
-from kueuelib.runtime.authority import service_names
 from kueuelib.runtime.cache import Cache
+from kueuelib.runtime.certificates import service_names
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.cluster import Cluster, ServerContact
