@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kueuelib.api.meta import ObjectKey, Resource, key_of
 from kueuelib.errors import Forbidden, Gone, ServerError, ServerTimeout, TransportError, api_error
 from kueuelib.machinery.reflector import ReflectorCore
+from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
     List,
@@ -21,7 +22,6 @@ from kueuelib.machinery.reflector_protocol import (
     ListFailed,
     MarkSynced,
     Received,
-    ReflectorOptions,
     Replace,
     Sleep,
     StreamEnded,

@@ -18,9 +18,9 @@ from cattrs.errors import AttributeValidationNote, IterableValidationNote
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from kueuelib.api.conversion import convert
-from kueuelib.api.forms import ModelPart, decode_as, encode_model
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.meta import KubeObject, Obj, format_micro_time, format_time, parse_time
+from kueuelib.api.models import ModelPart, decode_as, encode_model
 from kueuelib.api.quantity import Quantity
 from kueuelib.api.struct import (
     Extra,

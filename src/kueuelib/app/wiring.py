@@ -47,7 +47,7 @@ from kueuelib.runtime.webhook.server import Webhooks
 from kueuelib.runtime.webhook.trust import Trusting
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.settings import Settings
-from kueuelib.workload.writer import queueing_version
+from kueuelib.workload.served import queueing_version
 
 if TYPE_CHECKING:
     from kueuelib.recording.writer import RecordingOptions

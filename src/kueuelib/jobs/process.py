@@ -18,7 +18,7 @@ from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.manager import Manager
 from kueuelib.runtime.program import LEASE_DURATION, candidacy
-from kueuelib.workload.writer import queueing_version
+from kueuelib.workload.served import queueing_version
 
 
 async def serve(

@@ -8,8 +8,8 @@ from enum import Enum
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.errors import ApiError, Gone, TooManyRequests, TransportError, api_error
 from kueuelib.machinery.backoff import Backoff
+from kueuelib.machinery.reflector_options import PAGE_SIZE, ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
-    PAGE_SIZE,
     Apply,
     Command,
     Input,
@@ -18,7 +18,6 @@ from kueuelib.machinery.reflector_protocol import (
     ListFailed,
     MalformedStream,
     Received,
-    ReflectorOptions,
     ReportError,
     Sleep,
     StreamEnded,

@@ -19,8 +19,8 @@ from kubernetes_asyncio import client as generated
 from kubernetes_asyncio.client import ApiClient, rest
 from multidict import CIMultiDict
 
-from kueuelib.api.forms import decode_model, encode_model, is_model, is_model_class
 from kueuelib.api.meta import Obj
+from kueuelib.api.models import decode_model, encode_model, is_model, is_model_class
 from kueuelib.errors import ApiError, ConfigError, InvalidObject, TransportError
 from kueuelib.runtime.sessions import OpenResponse, encode_json, in_words
 from kueuelib.runtime.transport import Requester

@@ -14,8 +14,8 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.errors import ApiError, ConfigError, Forbidden, Gone, NotFound, TransportError
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.reflector import ReflectorCore
+from kueuelib.machinery.reflector_options import PAGE_SIZE, ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
-    PAGE_SIZE,
     Apply,
     Command,
     Input,
@@ -24,7 +24,6 @@ from kueuelib.machinery.reflector_protocol import (
     ListFailed,
     MarkSynced,
     Received,
-    ReflectorOptions,
     Replace,
     ReportError,
     Sleep,

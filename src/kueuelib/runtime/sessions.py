@@ -16,7 +16,7 @@ import anyio
 import attrs
 import orjson
 
-from kueuelib.api.forms import encode_model, is_model
+from kueuelib.api.models import encode_model, is_model
 from kueuelib.errors import ApiError, FieldError, InvalidObject, TransportError, api_error
 from kueuelib.runtime.dialling import Dialler, credentials_of
 from kueuelib.runtime.endpoint import Endpoint

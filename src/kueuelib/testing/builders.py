@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kueuelib.api.codec import decode
-from kueuelib.api.forms import without_models
 from kueuelib.api.kinds import KUEUE, V1BETA2
 from kueuelib.api.kueue import (
     AdmissionCheck,
@@ -21,6 +20,7 @@ from kueuelib.api.kueue import (
     Workload,
 )
 from kueuelib.api.meta import Obj, format_time
+from kueuelib.api.models import without_models
 
 Amount = str | int
 Quota = Amount | Mapping[str, Amount]

@@ -14,9 +14,10 @@ from typing import Any, TypeVar, overload
 
 import anyio
 
-from kueuelib.api.forms import Typed, is_model, raw_of, resource_of
+from kueuelib.api.forms import Typed, raw_of, resource_of
 from kueuelib.api.kinds import CRDS, MANAGER_NAMESPACE, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true, key_of
+from kueuelib.api.models import is_model
 from kueuelib.app.configuration import (
     OFF,
     Configuration,
@@ -47,7 +48,7 @@ from kueuelib.runtime.operator.program import ServeOptions, assemble, check_serv
 from kueuelib.runtime.operator.repeats import LISTENER
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.testing.processes import free_port
-from kueuelib.workload.writer import queueing_version
+from kueuelib.workload.served import queueing_version
 
 # ---- waits for what an operator does, and says what it failed at if it does not ------------------
 

@@ -10,36 +10,13 @@ from collections.abc import Awaitable, Callable
 
 import attrs
 
-from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2, WORKLOADS
+from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, key_of
-from kueuelib.errors import ConfigError, Conflict, NotFound
+from kueuelib.errors import Conflict, NotFound
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.queries import PatchType
 from kueuelib.workload.states import StatusWrite, status_writes
-
-# ---- finds the version of the queueing API that a cluster serves ---------------------------------
-
-
-async def queueing_version(client: Client) -> str:
-    """The newest version that this cluster serves and that we support.
-
-    Raises:
-        ConfigError: the CRDs are not installed.
-    """
-    served = await client.served_versions(KUEUE)
-    for version in (V1BETA2, V1BETA1):
-        if version in served:
-            return version
-    endpoint = await client.transport.endpoint()
-    raise ConfigError(
-        endpoint.url,
-        f"the cluster does not serve {KUEUE} in {V1BETA2} or {V1BETA1}",
-        "run kueuelib install first, or install Kueue",
-    )
-
-
-# --------------------------------------------------------------------------------------------------
 
 CONFLICTS = 4
 """How often a change is repeated at once on a newer object."""

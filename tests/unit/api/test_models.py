@@ -17,17 +17,10 @@ from hypothesis import strategies as st
 from kubernetes_asyncio import client as k8s
 
 from kueuelib.api.codec import decode, encode
-from kueuelib.api.forms import (
-    decode_model,
-    encode_model,
-    is_model,
-    raw_of,
-    resource_of,
-    typed_of,
-    without_models,
-)
+from kueuelib.api.forms import raw_of, resource_of, typed_of
 from kueuelib.api.kueue import ClusterQueue
 from kueuelib.api.meta import Obj, copied, is_true, key_of, labels_of, owner_reference
+from kueuelib.api.models import decode_model, encode_model, is_model, without_models
 from kueuelib.errors import ConfigError, InvalidObject
 
 WHOLE = {"api_version", "kind", "metadata"}

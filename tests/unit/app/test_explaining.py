@@ -74,8 +74,7 @@ class FakeClient:
     ) -> None:
         self._objects: tuple[Obj, ...] = objects
         self._version = version
-        self._forbidden = forbidden
-        self._missing = missing
+        self._forbidden, self._missing = forbidden, missing
         self.asked: set[str] = set()
 
     def replace(self, obj: Obj) -> None:
@@ -106,8 +105,8 @@ class FakeClient:
         if resource.plural in self._missing:
             raise NotFound(f"no {resource.plural}")
         for obj in self._objects:
-            found = obj["metadata"].get("namespace", "")
-            if obj["kind"] == resource.kind and (not namespace or found == namespace):
+            ours = namespace in ("", obj["metadata"].get("namespace", ""))
+            if obj["kind"] == resource.kind and ours:
                 yield convert(obj, self._version) if resource.group == KUEUE else obj
 
     async def list(
@@ -166,8 +165,7 @@ def pods(cpu: str) -> Obj:
 
 
 def job(name: str = "train", pods: int = 3, cpu: str = "2", **labels: str) -> Obj:
-    found = {"kueue.x-k8s.io/queue-name": "lq", **labels}
-    meta = {"namespace": "ns", "labels": found}
+    meta = {"namespace": "ns", "labels": {LABEL: "lq", **labels}}
     spec = {"parallelism": pods, "completions": pods, "template": {"spec": pod_spec(cpu)}}
     return thing("Job", name, "batch/v1", metadata=meta, spec=spec)
 
@@ -768,8 +766,7 @@ async def test_a_check_that_decides_later_is_named_with_the_changes(
     check = thing("AdmissionCheck", "budget", status={"conditions": [active]})
     check["spec"] = {"controllerName": "example.com/budget"}
     found = cluster()
-    rules = {"admissionChecks": [{"name": "budget"}]}
-    found[2]["spec"]["admissionChecksStrategy"] = rules
+    found[2]["spec"]["admissionChecksStrategy"] = {"admissionChecks": [{"name": "budget"}]}
     train = job()
     client = cast("Client", FakeClient(*found, check, train, workload(train), small("free")))
     answer = await ask(client, parse_reference("job/train"), "ns", clock=Ticks())

@@ -18,6 +18,7 @@ from kueuelib.errors import (
     api_error,
 )
 from kueuelib.machinery.reflector import ReflectorCore
+from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
     List,
@@ -26,7 +27,6 @@ from kueuelib.machinery.reflector_protocol import (
     MalformedStream,
     MarkSynced,
     Received,
-    ReflectorOptions,
     Replace,
     ReportError,
     Sleep,

@@ -13,7 +13,7 @@ from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import ConfigError, NotFound
 from kueuelib.machinery.backoff import Backoff
-from kueuelib.machinery.reflector_protocol import ReflectorOptions
+from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.cache import Cache, OptionalInformer
 from kueuelib.runtime.client import Client

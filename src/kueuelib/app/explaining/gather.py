@@ -29,7 +29,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.settings import DEFAULTS, Settings
-from kueuelib.workload.writer import queueing_version
+from kueuelib.workload.served import queueing_version
 
 # ---- decodes the raw objects of a cluster that is read again and again ---------------------------
 

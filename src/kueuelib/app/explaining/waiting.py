@@ -23,7 +23,7 @@ from kueuelib.app.explaining.gather import (
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.explain.answer import awaited_checks
+from kueuelib.scheduler.explain.awaited import awaited_checks
 from kueuelib.scheduler.explain.trial import TrialOutcome, TrialResult, outcomes
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import (
@@ -37,8 +37,8 @@ from kueuelib.scheduler.object_reasons import (
 from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished, order_of
 from kueuelib.scheduler.reasons import condition_reason, render
 from kueuelib.scheduler.settings import DEFAULTS, Settings
+from kueuelib.workload.served import queueing_version
 from kueuelib.workload.short_reasons import shorten
-from kueuelib.workload.writer import queueing_version
 
 if TYPE_CHECKING:
     from kueuelib.scheduler.explain.obstacles import Problem

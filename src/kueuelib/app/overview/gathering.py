@@ -20,7 +20,7 @@ from kueuelib.app.explaining.waiting import Listing, Waiting, WorkloadSelection,
 from kueuelib.app.overview.cohort_trees import load_of, load_told, trees_of
 from kueuelib.app.overview.values import LastEviction, Overview, RunningWorkload, Threat
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.explain.answer import awaited_checks
+from kueuelib.scheduler.explain.awaited import awaited_checks
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.leaving import engine_of
 from kueuelib.scheduler.explain.trial import TrialResult

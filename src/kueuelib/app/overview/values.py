@@ -7,7 +7,7 @@ import attrs
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.explaining.waiting import Waiting
-from kueuelib.scheduler.explain.answer import Awaited
+from kueuelib.scheduler.explain.awaited import Awaited
 from kueuelib.scheduler.quota.amounts import FlavorResource
 
 

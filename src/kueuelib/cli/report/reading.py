@@ -18,7 +18,7 @@ from kueuelib.app.running_configuration import running_configuration
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.settings import Settings
-from kueuelib.workload.writer import queueing_version
+from kueuelib.workload.served import queueing_version
 
 _SHOWN = (CLUSTER_QUEUES, WORKLOADS)
 

@@ -34,7 +34,7 @@ from kueuelib.simulator.play import BASELINE, Policy
 from kueuelib.simulator.readers.manifests import CONFIGURATION, WORK, objects_in
 from kueuelib.simulator.readers.source import TraceSource
 from kueuelib.simulator.trace import Trace
-from kueuelib.workload.writer import queueing_version
+from kueuelib.workload.served import queueing_version
 
 # Checks objects as the API server and the webhooks would: the same schemas, the same rules.
 

@@ -1,4 +1,4 @@
-"""Serves the visibility API over HTTPS, to callers whom the API server knows."""
+"""Serves the visibility API over HTTPS, to callers that the API server knows."""
 
 from __future__ import annotations
 

@@ -22,9 +22,10 @@ import anyio
 import attrs
 import orjson
 
-from kueuelib.api.forms import Typed, is_model, raw_of, without_models
+from kueuelib.api.forms import Typed, raw_of
 from kueuelib.api.kinds import PODS, WORKLOADS
 from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of, labels_of
+from kueuelib.api.models import is_model, without_models
 from kueuelib.api.names import (
     DEFAULT_NAMESPACE,
     GROUP_LABEL,
@@ -48,7 +49,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
 from kueuelib.runtime.endpoint import is_configured
 from kueuelib.runtime.informer import Informer
-from kueuelib.workload.writer import queueing_version
+from kueuelib.workload.served import queueing_version
 
 # ---- checks a job that a caller passes before anything is sent; each error names its field -------
 

@@ -13,15 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, cast
 
 import attrs
 
-from kueuelib.api.forms import (
-    ModelPart,
-    Typed,
-    encode_model,
-    is_model,
-    is_model_class,
-    raw_of,
-    without_models,
-)
+from kueuelib.api.forms import Typed, raw_of
 from kueuelib.api.meta import (
     Obj,
     ObjectKey,
@@ -31,6 +23,7 @@ from kueuelib.api.meta import (
     key_of,
     labels_of,
 )
+from kueuelib.api.models import ModelPart, encode_model, is_model, is_model_class, without_models
 from kueuelib.api.names import (
     MAX_EXECUTION_LABEL,
     PREBUILT_LABEL,

@@ -14,8 +14,8 @@ from typing import Any, get_args
 import attrs
 
 from kueuelib.api.codec import decode
-from kueuelib.api.forms import Model
 from kueuelib.api.meta import KubeObject, Obj
+from kueuelib.api.models import Model
 from kueuelib.api.struct import Struct, json_name
 from kueuelib.errors import InvalidJob, InvalidObject
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet

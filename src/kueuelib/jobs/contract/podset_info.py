@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.forms import ModelPart, without_models
 from kueuelib.api.meta import Obj, copied
+from kueuelib.api.models import ModelPart, without_models
 from kueuelib.api.names import ORIGIN_KEYS
 from kueuelib.errors import InvalidJob, InvalidPodSetInfo, InvalidPodSetUpdate, KueuelibError
 

@@ -9,16 +9,9 @@ from operator import attrgetter
 from types import FunctionType
 from typing import Any, NamedTuple, Self, TypeVar, cast, get_args, get_origin
 
-from kueuelib.api.forms import (
-    Model,
-    Typed,
-    encode_model,
-    is_model,
-    is_model_class,
-    resource_of,
-    typed_of,
-)
+from kueuelib.api.forms import Typed, resource_of, typed_of
 from kueuelib.api.meta import KubeObject, Obj, copied
+from kueuelib.api.models import Model, encode_model, is_model, is_model_class
 from kueuelib.api.patch import diff_merge_patch, merge_patch
 from kueuelib.errors import ConfigError
 

@@ -7,17 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from kueuelib.api.codec import encode
-from kueuelib.api.forms import (
-    Kind,
-    ModelPart,
-    Typed,
-    encode_model,
-    has_field,
-    is_model,
-    is_model_class,
-    resource_of,
-    without_models,
-)
+from kueuelib.api.forms import Kind, Typed, resource_of
 from kueuelib.api.meta import (
     Obj,
     ObjectKey,
@@ -27,6 +17,14 @@ from kueuelib.api.meta import (
     key_of,
     labels_of,
     with_raw_condition,
+)
+from kueuelib.api.models import (
+    ModelPart,
+    encode_model,
+    has_field,
+    is_model,
+    is_model_class,
+    without_models,
 )
 from kueuelib.api.patch import diff_merge_patch
 from kueuelib.api.struct import Struct

@@ -8,8 +8,9 @@ from typing import Any
 import attrs
 
 from kueuelib.api.definitions import Definition
-from kueuelib.api.forms import Kind, has_field, is_model_class, part_class, raw_of
+from kueuelib.api.forms import Kind, raw_of
 from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, group_kind_of, key_of
+from kueuelib.api.models import has_field, is_model_class, part_class
 from kueuelib.api.struct import Struct
 from kueuelib.errors import ConfigError
 from kueuelib.machinery.ownership import Applied, controller_key

@@ -1,7 +1,7 @@
-"""Keeps certificates in a Secret, renews them, and tells the API server whom to trust.
+"""Keeps certificates in a Secret, renews them, and makes the API server trust their authority.
 
 `ensure_certificates` and `inject` serve an installer, which runs once, and the `CertificateKeeper`
-of `keeper`: both find the same Secret and leave alone what is good.
+of running servers: both find the same Secret and leave alone what is good.
 """
 
 from __future__ import annotations

@@ -10,11 +10,11 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.testing.storm.api import Api
+from kueuelib.testing.storm.exchange import Witness
 from kueuelib.testing.storm.faults import Adversary
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.laws import Violation
 from kueuelib.testing.storm.laws.conduct import Mind
-from kueuelib.testing.storm.network import Witness
 from kueuelib.testing.storm.profiles import DisasterTarget
 from kueuelib.testing.storm.users import RawCalls
 

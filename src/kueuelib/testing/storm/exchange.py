@@ -9,7 +9,7 @@ import http
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
 import attrs
@@ -77,6 +77,22 @@ class ObservedRequest:
         place = f"{self.namespace}/{self.name}".strip("/")
         what = f"{self.resource}{part}" if self.resource else self.path
         return f"{self.verb} {what} {place}".rstrip()
+
+
+class Witness(Protocol):
+    """Observes sent calls and arriving answers."""
+
+    def sent(self, call: ObservedRequest, now: float) -> None:
+        """A call is sent."""
+
+    def answered(self, call: ObservedRequest, status: int, body: bytes, now: float) -> None:
+        """The whole answer to a call has arrived."""
+
+    def reborn(self, owner: str) -> None:
+        """A process of that name starts."""
+
+    def woken(self, owner: str, now: float) -> None:
+        """A paused process continues."""
 
 
 def head_length(data: bytes | bytearray) -> int:

@@ -18,15 +18,12 @@ import socket
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import anyio
+import attrs
 
 from kueuelib.errors import KueuelibError
-
-if TYPE_CHECKING:
-    from kueuelib.testing.storm.network import Network
-
 
 # ---- callbacks and timers of a simulated event loop, without debug checks: there are millions ----
 
@@ -270,6 +267,38 @@ class StormTask(asyncio.Task[Any]):
         return self._number
 
 
+@attrs.frozen
+class ListenAddress:
+    """An address, in the form of a listening socket."""
+
+    host: str
+    port: int
+    family: int = socket.AF_INET
+
+    def getsockname(self) -> tuple[str, int]:
+        """Host and port."""
+        return self.host, self.port
+
+    def close(self) -> None:
+        """Does nothing."""
+
+
+class Wire(Protocol):
+    """What a loop needs of its network."""
+
+    async def reach(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        """Reach a listener."""
+        ...
+
+    def connect(self, factory: Callable[[], Any], sock: socket.socket) -> tuple[Any, Any]:
+        """Connect a protocol with the listener that its socket has reached."""
+        ...
+
+    def listen(self, factory: Callable[[], Any], port: int) -> Any:
+        """Listen at a port of the present process."""
+        ...
+
+
 class StormLoop(asyncio.BaseEventLoop):
     """The loop of a simulated world.
 
@@ -295,7 +324,7 @@ class StormLoop(asyncio.BaseEventLoop):
         self.limit = 50_000_000
         self.disorder = disorder
         self.schedule = random.Random(seed)
-        self.wire: Network | None = None
+        self.wire: Wire | None = None
         self.problems: list[str] = []
         self._queue: deque[Handle] = deque()
         self._timers: list[tuple[float, int, Timer]] = []

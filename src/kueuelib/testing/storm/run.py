@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kueuelib.checks.reconciler import LAST_PAUSE
 from kueuelib.jobs.reconcile.plan import INVALID_RETRY
-from kueuelib.machinery.reflector_protocol import ReflectorOptions
+from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.runtime.watch import BOOKMARK_IDLE, STOP_GRACE
 from kueuelib.testing.storm.adversary import Hostile, Remaining
 from kueuelib.testing.storm.draws import Draws

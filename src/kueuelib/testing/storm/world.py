@@ -33,13 +33,20 @@ from kueuelib.testing.storm.environment import (
     Process,
     WorldProgram,
 )
-from kueuelib.testing.storm.exchange import ObservedRequest
+from kueuelib.testing.storm.exchange import ObservedRequest, Witness
 from kueuelib.testing.storm.faults import Adversary
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.inside import Believes, judge
 from kueuelib.testing.storm.laws import Violation
-from kueuelib.testing.storm.loop import ACTOR, OWNER, STORM, SimulatedProcess, StormLoop
-from kueuelib.testing.storm.network import SERVER, SERVER_HOST, ListenAddress, Network, Witness
+from kueuelib.testing.storm.loop import (
+    ACTOR,
+    OWNER,
+    STORM,
+    ListenAddress,
+    SimulatedProcess,
+    StormLoop,
+)
+from kueuelib.testing.storm.network import SERVER, SERVER_HOST, Network
 
 # ---- one start of a manager: its process is restarted until it is killed, as by a kubelet --------
 

@@ -26,6 +26,7 @@ from kueuelib.scheduler.explain.obstacles import problems_of
 
 NOW = float(int(time.time()))
 LONG_AGO = format_time(NOW - 600)
+ENDING = {"deletionTimestamp": LONG_AGO, "finalizers": ["kueue.x-k8s.io/resource-in-use"]}
 HINT, WARNING, ERROR = Severity.HINT, Severity.WARNING, Severity.ERROR
 SECRET = "kueue-webhook-server-cert"
 MUTATING = "MutatingWebhookConfiguration"
@@ -264,9 +265,7 @@ VISIBILITY = "v1beta2.visibility.kueue.x-k8s.io"
 
 
 def ask_for_visibility(patient: Any) -> None:
-    patient.configuration = attrs.evolve(
-        Configuration(), visibility_server=VisibilityConfiguration()
-    )
+    patient.configuration = Configuration(visibility_server=VisibilityConfiguration())
 
 
 def register(patient: Any, *names: str, **condition: str) -> None:
@@ -315,8 +314,7 @@ def lose_a_check(patient: Any) -> None:
 
 
 def end_the_queue(patient: Any) -> None:
-    meta = {"deletionTimestamp": LONG_AGO, "finalizers": ["kueue.x-k8s.io/resource-in-use"]}
-    patient.get("ClusterQueue")["metadata"].update(meta)
+    patient.get("ClusterQueue")["metadata"].update(ENDING)
     _inactive(patient)
 
 
@@ -445,13 +443,11 @@ def prefer_among_one_flavor(patient: Any) -> None:
 
 
 def keep_a_finalizer(patient: Any) -> None:
-    meta = {"deletionTimestamp": LONG_AGO, "finalizers": ["kueue.x-k8s.io/resource-in-use"]}
-    patient.add("ResourceFlavor", "gone", metadata=meta, spec={})
+    patient.add("ResourceFlavor", "gone", metadata=ENDING, spec={})
 
 
 def delete_what_is_used(patient: Any) -> None:
-    meta = {"deletionTimestamp": LONG_AGO, "finalizers": ["kueue.x-k8s.io/resource-in-use"]}
-    patient.get("ResourceFlavor")["metadata"].update(meta)
+    patient.get("ResourceFlavor")["metadata"].update(ENDING)
 
 
 def keep_a_pod(patient: Any) -> None:
@@ -461,11 +457,10 @@ def keep_a_pod(patient: Any) -> None:
 
 def drain_a_group(patient: Any) -> None:
     patient.get("Workload", "runs")["metadata"]["name"] = "g"
-    labels = {"kueue.x-k8s.io/pod-group-name": "g"}
     meta = {"deletionTimestamp": LONG_AGO, "finalizers": ["kueue.x-k8s.io/managed"]}
+    meta["labels"] = {"kueue.x-k8s.io/pod-group-name": "g"}
     for name in ("one", "two"):
-        gone = {**meta, "labels": labels}
-        patient.add("Pod", name, "ns", metadata=gone, spec={}, status={"phase": "Failed"})
+        patient.add("Pod", name, "ns", metadata=meta, spec={}, status={"phase": "Failed"})
 
 
 def count_too_many(patient: Any) -> None:
@@ -777,8 +772,11 @@ def test_one_illness_has_exactly_one_finding(
 
 
 def test_every_check_has_a_case() -> None:
-    others = {"flavor-missing", "flavor-topology"}  # they have consequences, see test_lost
-    others |= {"crd-held"}  # never alone, see test_causes
+    others = {
+        "flavor-missing",
+        "flavor-topology",
+        "crd-held",
+    }  # with others: test_lost, test_causes
     assert {one.name for one in all_checks()} == {check for _, check, *_ in CASES} | others
 
 

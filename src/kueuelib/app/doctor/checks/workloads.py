@@ -13,7 +13,7 @@ from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subje
 from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, REFUSED, look, no_manager
 from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, FACTS, LABELS, ClusterSnapshot
 from kueuelib.app.explaining.gather import NEEDED
-from kueuelib.scheduler.explain.answer import Awaited, awaited_checks
+from kueuelib.scheduler.explain.awaited import Awaited, awaited_checks
 from kueuelib.scheduler.explain.own_changes import job_of
 from kueuelib.scheduler.explain.trial import TrialResult
 from kueuelib.scheduler.object_reasons import FeaturesMissing

@@ -1,4 +1,4 @@
-"""Leaves out candidates: those whose eviction was refused, or who were preempted of late.
+"""Leaves out candidates: those whose eviction was refused, or that were preempted of late.
 
 A policy that raises or gives an invalid answer does not stop the manager: Kueue's own policy then
 decides about the workload, and the plan carries the fault to log and metrics.
