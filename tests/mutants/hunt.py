@@ -2,10 +2,10 @@
 
     python tests/mutants/hunt.py FIRST:LAST PROFILE any|trees|ACT MOST [SEED ...]
 
-Seeds that a mixed tour plays with `PROFILE` come first, those of the swarm next; with `trees`, such
-with trees of Cohorts before all others; with a part of the label of an act, those in which it is
-planned most often. A profile that mixed tours do not play is played with every seed. Seeds that are
-named are left out, and no more than `MOST` are played.
+Seeds that a mixed campaign plays with `PROFILE` come first, those of the swarm next; with `trees`,
+such with trees of Cohorts before all others; with a part of the label of an act, those in which it
+is planned most often. A profile that mixed campaigns do not play is played with every seed. Seeds
+that are named are left out, and no more than `MOST` are played.
 """
 
 from __future__ import annotations

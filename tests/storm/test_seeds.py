@@ -22,7 +22,7 @@ CHUNK = 25
 """Seeds of one test: the processes of a parallel run share them."""
 RANGES = [f"{first}:{min(first + CHUNK - 1, LAST)}" for first in range(FIRST, LAST + 1, CHUNK)]
 EDITED = "1:20"
-"""Seeds of the profile `edits`, which a mixed tour does not play."""
+"""Seeds of the profile `edits`, which a mixed campaign does not play."""
 FAULTS = 75
 """Faults per seed that a chunk has at least; the mean of many seeds is above 100."""
 DEADLINE = 3600.0

@@ -36,8 +36,7 @@ from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.testing.storm.bundled import BundledManager, JobProgram
-from kueuelib.testing.storm.campaign import apart, replay, shrunk
-from kueuelib.testing.storm.campaign import campaign as tour
+from kueuelib.testing.storm.campaign import apart, campaign, replay, shrunk
 from kueuelib.testing.storm.draws import Draws
 from kueuelib.testing.storm.environment import LawBook
 from kueuelib.testing.storm.environment import WorldProgram as Program
@@ -323,7 +322,7 @@ def _played(tried: Trial, seeds: Sequence[int], profile: str, workers: int) -> S
     faults: Counter[str] = Counter()
     played = commits = 0
     failed = None
-    reports: Any = tour(seeds, profile, workers=workers, trial=tried)
+    reports: Any = campaign(seeds, profile, workers=workers, trial=tried)
     for report in reports:
         played += 1
         commits += report.commits

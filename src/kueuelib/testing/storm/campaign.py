@@ -256,17 +256,17 @@ def _ended(child: _Child[J], limit: float) -> RunResult[J]:
 MIXED = "mixed"
 """In place of a profile's name: each seed draws a profile."""
 APART = frozenset({"edits"})
-"""Profiles that a mixed tour does not play, so that its seeds keep their meaning."""
+"""Profiles that a mixed campaign does not play, so that its seeds keep their meaning."""
 DEADLINE = 600.0
 """Real seconds after which a storm counts as hung."""
 SWARM_SHARE = 0.5
-"""The share of the seeds that a mixed tour plays with the swarm."""
+"""The share of the seeds that a mixed campaign plays with the swarm."""
 OFTEN = "slow"
-"""The profile that a mixed tour plays twice as often as others: it has the largest crowds."""
+"""The profile that a mixed campaign plays twice as often as others: it has the largest crowds."""
 
 
 def profile_of(seed: int) -> str:
-    """Return the profile that a mixed tour plays a seed with."""
+    """Return the profile that a mixed campaign plays a seed with."""
     draws = Draws(seed).stream("profile")
     if draws.chance("swarm", SWARM_SHARE):
         return "swarm"
