@@ -9,12 +9,8 @@ from kueuelib.api.struct import frozen
 from kueuelib.scheduler.explain.changes import (
     UnsizedChange,
 )
-from kueuelib.scheduler.explain.trial import (
-    SearchBudget,
-    TrialOutcome,
-    Trials,
-    TriedChange,
-)
+from kueuelib.scheduler.explain.trial import SearchBudget, TrialOutcome, Trials
+from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
 from kueuelib.scheduler.reasons import NoFlavors

@@ -57,9 +57,8 @@ from kueuelib.scheduler.explain.trial import (
     TrialOutcome,
     TrialResult,
     Trials,
-    TriedChange,
-    TriedPair,
 )
+from kueuelib.scheduler.explain.tried_change import TriedChange, TriedPair
 from kueuelib.scheduler.explain.world import Place, World
 
 T = TypeVar("T")

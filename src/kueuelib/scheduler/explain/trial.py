@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from enum import Enum
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -21,7 +22,6 @@ from kueuelib.api.struct import frozen
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Admit, decide
 from kueuelib.scheduler.engine import Engine, Settled
-from kueuelib.scheduler.explain.changes import CandidateChange
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.leaving import engine_of
 from kueuelib.scheduler.explain.world import World, difference
@@ -29,6 +29,9 @@ from kueuelib.scheduler.facts.workloads import Where
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.queue_spec import entries_of, queue_spec
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NotEvaluated, Preempting, Reason
+
+if TYPE_CHECKING:
+    from kueuelib.scheduler.explain.changes import CandidateChange
 
 # ---- the budget of a search, counted in heads that are tried -------------------------------------
 # Every cycle of every trial counts, so that an answer takes bounded time in any world. A head takes
@@ -436,51 +439,6 @@ class Probe:
         if answer.verdict is not TrialResult.PREEMPTS:
             self._engine.observe(events.WorkloadSet(self._world.workloads[other]), self._now)
         return answer
-
-
-# ---- changes that a search tried -----------------------------------------------------------------
-
-
-@frozen
-class TriedChange:
-    """A change that was tried.
-
-    Attributes:
-        change: what to do.
-        outcome: its outcome.
-        checks: the admission checks that decide afterwards.
-        sized: whether a size was searched for; if not, only a smaller one is worth reporting.
-    """
-
-    change: CandidateChange
-    outcome: TrialOutcome
-    checks: tuple[str, ...] = ()
-    sized: bool = True
-
-    @property
-    def victims(self) -> tuple[ObjectKey, ...]:
-        """The workloads that would be preempted for it."""
-        return self.outcome.victims
-
-
-@frozen
-class TriedPair:
-    """Two changes that were tried together, neither of which is enough alone.
-
-    Attributes:
-        changes: what to do.
-        outcome: their outcome.
-        checks: the admission checks that decide afterwards.
-    """
-
-    changes: tuple[CandidateChange, CandidateChange]
-    outcome: TrialOutcome
-    checks: tuple[str, ...] = ()
-
-    @property
-    def victims(self) -> tuple[ObjectKey, ...]:
-        """The workloads that would be preempted for them."""
-        return self.outcome.victims
 
 
 # ---- finds the admission checks that still decide once a workload has quota (KEP-993) ------------
