@@ -1,8 +1,9 @@
 """Removes everything that `kueuelib install` wrote from a cluster.
 
 The APIServices and webhooks are removed first, so that nothing waits for a manager that disappears
-too. Then its pods, then the finalizers that only it would have removed, and last the kinds with
-their objects. It may stop between any two writes: the next one continues from what is there.
+too. Then its pods and the rights of its account, so that a manager elsewhere stops no job, then the
+finalizers that only it would have removed, and last the kinds with their objects. It may stop
+between any two writes: the next one continues from what is there.
 
 Without a manager nothing converts objects. So the definitions are set to do without a conversion
 before their objects are touched, and not while a manager runs, which would misread its objects.
@@ -133,6 +134,7 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
     told += [await _delete(client, obj) for obj in installation.webhooks()]
     told += [await _delete(client, obj) for obj in reversed(installation.pods())]
     await _until_none(lambda: _pods(client, installation.namespace), "look at these pods", deadline)
+    told += [await _delete(client, obj) for obj in _rights(installation)]
     released, _ = await _release(client, [PODS], POD_FINALIZER, MANAGED_LABEL)
     told.append(f"{counted(released, 'Pod')} released")
     if not removal.keep_kinds:
@@ -146,6 +148,15 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
     told += [await _delete(client, obj) for obj in reversed(own)]
     told.append(await _delete_key(client, LEASES, Configuration(installation.namespace).lease))
     return [line for line in told if line] + [f"namespace/{installation.namespace} kept"]
+
+
+def _rights(installation: Installation) -> list[Obj]:
+    """What lets the manager's account write in the whole cluster.
+
+    A manager that neither leads nor answers at the address of the webhooks is not recognized. It
+    keeps its token, and without this could stop the jobs of the Workloads that go.
+    """
+    return [obj for obj in installation.foundation() if obj["kind"] == "ClusterRoleBinding"]
 
 
 async def _secrets(client: Client, own: Sequence[Obj]) -> list[str]:

@@ -188,3 +188,11 @@ async def test_what_keeps_a_kind_is_named_after_a_forced_uninstallation(client: 
     await client.patch(kinds.RESOURCE_FLAVORS, ObjectKey("", "f"), free, PatchType.MERGE)
     await uninstall(client, FORCED, 60.0)
     assert not (await client.list(kinds.CRDS)).items
+
+
+async def test_the_account_loses_its_rights_before_the_workloads_go(client: Client) -> None:
+    """A manager without leader election is recognized only at the address of the webhooks."""
+    told = await uninstall(client, FORCED, 60.0)
+    first = min(number for number, line in enumerate(told) if line.startswith("customresourcedef"))
+    for name in ("kueue-manager-rolebinding", "kueue-jobs-rolebinding"):
+        assert told.index(f"clusterrolebinding/{name} deleted") < first
