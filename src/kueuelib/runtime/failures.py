@@ -27,8 +27,8 @@ WRONG_INPUT = 2
 FAILED = 1
 INTERRUPTED = 130
 _PASSING = (Conflict, NotFound, TooManyRequests, Unauthorized, Unavailable, ServerTimeout)
-_DENIED = "denied the request"
-"""The message of an API server about a refusal by a webhook."""
+_DENIED = ("denied the request", "denied request", "exceeded quota", "failed quota")
+"""What an API server says about a refusal by a webhook, by a policy, and by a ResourceQuota."""
 
 
 def reported(error: Exception, program: str) -> int:
@@ -64,9 +64,9 @@ def with_fix(error: Exception) -> str:
     return text
 
 
-def is_denied(error: Forbidden) -> bool:
-    """Whether a webhook refused, and no permission is missing."""
-    return _DENIED in str(error)
+def is_denied(error: ApiError) -> bool:
+    """Whether a webhook, a policy or a quota refused, and no permission is missing."""
+    return any(words in str(error) for words in _DENIED)
 
 
 def is_terminal(error: BaseException) -> bool:

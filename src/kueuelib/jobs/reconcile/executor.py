@@ -42,6 +42,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.controller import Result
 from kueuelib.runtime.events import EventSink
+from kueuelib.runtime.failures import is_denied
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.queries import PatchType
 
@@ -281,9 +282,12 @@ class Executor:
         await self._known.refresh(spoken(resource, self._version), key_of(obj))
 
     def _tell(self, command: Command, error: ApiError, about: Obj | None, run: _PlanRun) -> None:
-        """Reports on a job what the server refused to do for it, and will refuse again."""
+        """Reports on a job what the server refused to do for it, and will refuse again; on an
+        object without a job, that it cannot be released.
+        """
         self._refusals.tell(command, error, about)
-        if about is None or isinstance(error, Conflict):
+        told = about is not None or isinstance(command, DropFinalizer)
+        if not told or isinstance(error, Conflict):
             raise error
         self._log.warning("the server refuses", why=error.message, seconds=REFUSED_RETRY)
         run.wait = REFUSED_RETRY
@@ -424,6 +428,6 @@ class _PlanRun:
 
 def _was_outdated(command: Command, error: Conflict | Invalid) -> bool:
     """Whether a command was refused because it was made from an old state of the object."""
-    if isinstance(error, Invalid):
-        return isinstance(command, DropFinalizer)  # the finalizer is not where it was
+    if isinstance(error, Invalid):  # unless a policy says so, the finalizer is not where it was
+        return isinstance(command, DropFinalizer) and not is_denied(error)
     return isinstance(command, Change | PatchStatus) and command.versioned

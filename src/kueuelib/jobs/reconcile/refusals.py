@@ -53,7 +53,8 @@ class Refusals:
         Args:
             command: the write.
             error: the answer; one that only says that the plan is stale is not reported.
-            about: the job that it is for; without it, only starts are reported.
+            about: the job that it is for; without it, only starts are reported, and, on the object
+                itself, that it cannot be released.
         """
         if not is_refusal(error):
             return
@@ -68,6 +69,7 @@ class Refusals:
             case Create(_, obj) | Change(_, obj) | PatchStatus(_, obj) | Delete(_, obj):
                 reason, text = REFUSED, _subject(command, obj)
             case DropFinalizer(_, obj):
+                concerned = (about or obj,)
                 reason, text = REFUSED, _subject(command, obj)
             case _:
                 return

@@ -503,3 +503,22 @@ async def test_each_refused_write_is_told_to_the_job_once_a_minute(command, reas
         with pytest.raises(type(passing)):
             await executor.run([command], about)
     assert told.found == []
+
+
+POLICY = "ValidatingAdmissionPolicy 'freeze' with binding 'all' denied request: not now"
+
+
+async def test_a_policy_that_keeps_a_workload_after_its_job_is_told_to_the_workload():
+    told, known, server = Told(), Known(), Server(failure=Invalid(POLICY))
+    executor = Executor(server, known, told, "test", "v1beta2")
+    drop = DropFinalizer(WORKLOADS, workload(), IN_USE)
+    outcome = await executor.run([drop])
+    text = f"Workload ns/wl could not be changed: {POLICY}"
+    assert told.found == [("u", "Warning", "Refused", text)]
+    assert outcome.wait == REFUSED_RETRY
+    about = pod("job")
+    assert (await executor.run([drop], about)).wait == REFUSED_RETRY
+    assert told.found[1] == (about["metadata"]["uid"], "Warning", "Refused", text)
+    server.failure = Invalid("the server rejected our request due to an error in our request")
+    assert (await executor.run([drop])).behind, "the finalizer is not where it was"
+    assert len(told.found) == 2
