@@ -25,6 +25,7 @@ from kueuelib.errors import ApiError, Forbidden, KueuelibError, NotFound, Transp
 from kueuelib.jobs.batch.job import BATCH_JOB
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.machinery.selectors import from_label_selector
+from kueuelib.runtime.certificates import judge
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.queries import (
     PatchType,
@@ -33,6 +34,7 @@ from kueuelib.runtime.queries import (
     object_path,
     params_of,
 )
+from kueuelib.runtime.webhook.trust import from_secret
 
 _PROBE, _NAMESPACE = "kueuelib-doctor", "default"
 _STRICT = {
@@ -160,7 +162,7 @@ async def others(
     client: Client, version: str, lists: Lists, configuration: Configuration
 ) -> tuple[WebhookProbe, ...]:
     """Makes the API server call other programs' webhooks for what the manager and users write, and
-    tries to renew the Lease, without which no manager leads.
+    tries to write the Lease and the Secret with the certificate, without which no manager leads.
 
     Args:
         client: whose cluster.
@@ -169,7 +171,8 @@ async def others(
         configuration: the manager's.
 
     Returns:
-        The calls that those webhooks did not answer, and a renewal that is refused.
+        The calls that those webhooks did not answer, and the tries of the manager's own objects
+        that are refused.
     """
     hooks = [
         one
@@ -196,29 +199,47 @@ async def others(
         for write in enabled
     )
     writes = list(dict.fromkeys(one for one in called if one is not None and version))
-    if configuration.leader_election.leader_elect:
-        writes = list(dict.fromkeys((*writes, _renewal(lists, configuration.lease))))
+    writes = list(dict.fromkeys((*writes, *_own(lists, configuration))))
     seconds = max((one.get("timeoutSeconds") or 10 for one in hooks), default=0) + 2.0
     errors = await at_once(*(_error_of(_try(client, version, one, seconds)) for one in writes))
     calls = [
-        WebhookProbe(one.what, failure(error), refusal=_refusal(one, error))
+        WebhookProbe(one.what, failure(error), refusal=_refusal(one, error), kind=one.resource.kind)
         for one, error in zip(writes, errors, strict=True)
     ]
     return tuple(one for one in calls if one.refusal or one.webhook in names)
 
 
-def _renewal(lists: Lists, lease: ObjectKey) -> _Write:
-    """A write of the Lease as every manager makes it; of a new one if it does not exist."""
-    if lease in map(key_of, lists.of(kinds.LEASES.kind)):
-        return _Write(kinds.LEASES, lease, "", creates=False)
-    return _Write(kinds.LEASES, ObjectKey(lease.namespace, _PROBE), "", creates=True)
+def _own(lists: Lists, configuration: Configuration) -> Iterator[_Write]:
+    """Writes of what every manager keeps for itself; of new objects if they do not exist."""
+    keys: dict[Resource, ObjectKey] = {}
+    if configuration.leader_election.leader_elect:
+        keys[kinds.LEASES] = configuration.lease
+    if configuration.internal_cert_management.enable:
+        name = configuration.internal_cert_management.webhook_secret_name
+        keys[kinds.SECRETS] = ObjectKey(configuration.manager_namespace, name)
+    for resource, key in keys.items():
+        there = {key_of(one): one for one in lists.of(resource.kind)}
+        if resource is kinds.SECRETS and key in there and _is_good(there[key]):
+            continue  # a policy may protect it
+        if key in there:
+            yield _Write(resource, key, "", creates=False)
+        elif resource.kind not in lists.refused:
+            yield _Write(resource, ObjectKey(key.namespace, _PROBE), "", creates=True)
+
+
+def _is_good(secret: Obj) -> bool:
+    """Whether a manager can serve with the certificate of a Secret, and need not write it."""
+    certificates = from_secret(secret)
+    return certificates is not None and not judge(certificates).problem
 
 
 def _refusal(write: _Write, error: ApiError | TransportError | None) -> str:
-    """Why the Lease is not written although all webhooks answer; empty if the caller may not."""
+    """Why the manager's own object is not written although all webhooks answer; empty if the caller
+    may not.
+    """
     text = "" if error is None or failure(error) else first_line(error)
-    refused = write.resource is kinds.LEASES and is_refusal(text) and not lacks_permission(text)
-    return text if refused else ""
+    own = write.resource in (kinds.LEASES, kinds.SECRETS)
+    return text if own and is_refusal(text) and not lacks_permission(text) else ""
 
 
 def _write_for(
@@ -287,6 +308,7 @@ async def _try(client: Client, version: str, write: _Write, seconds: float) -> N
         return
     specs: Mapping[str, Obj] = {
         kinds.LEASES.kind: {},
+        kinds.SECRETS.kind: {},
         kinds.WORKLOADS.kind: dict(CONVERTED)[kinds.WORKLOADS],
         kinds.JOBS.kind: {"suspend": True, "template": _POD},
         kinds.PODS.kind: _POD["spec"],
@@ -364,8 +386,9 @@ async def _tried(
         "apiVersion": resource.api_version,
         "kind": resource.kind,
         "metadata": {"name": _PROBE, "labels": dict(labels), **where},
-        "spec": spec,
     }
+    if resource is not kinds.SECRETS:
+        body["spec"] = spec
     made: Obj = await client.request(
         "POST",
         collection_path(resource, namespace),

@@ -78,12 +78,14 @@ class WebhookProbe:
         error: why the webhook did not answer; empty when it did.
         by_manager: whether the answer is one that only a manager gives.
         refusal: why the write is refused, by a policy, by a webhook that answers, or by a quota.
+        kind: of what cannot be written: the Lease, or the Secret.
     """
 
     what: str
     error: str
     by_manager: bool = False
     refusal: str = ""
+    kind: str = ""
 
     @property
     def webhook(self) -> str:

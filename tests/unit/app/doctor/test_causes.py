@@ -8,15 +8,18 @@ import attrs
 import pytest
 
 from kueuelib.api.crd import converted_crds
+from kueuelib.api.meta import format_time
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.doctor.calls import CONVERTED
 from kueuelib.app.doctor.snapshot import Review, WebhookProbe
-from kueuelib.runtime.certificates import DAY
+from kueuelib.runtime.certificates import DAY, host_names, renewed
+from kueuelib.runtime.webhook.trust import to_data
 
 from .test_findings import (
     CRD,
     HINT,
     MUTATING,
+    NOW,
     WORKLOADS,
     break_the_calls,
     convert_elsewhere,
@@ -332,3 +335,43 @@ def test_the_finalizer_of_another_program_that_keeps_a_deleted_kind_is_named(
         f"kubectl patch {what} --type=json -p "
         f'\'[{{"op":"test",{path},"value":"velero.io/backup-hold"}},{{"op":"remove",{path}}}]\''
     )
+
+
+def test_one_command_removes_all_that_keeps_an_object_of_a_deleted_kind(patient: Any) -> None:
+    delete_a_kind(patient, "clusterqueues")
+    end_the_queue(patient)
+    patient.get("ClusterQueue")["metadata"]["finalizers"].insert(0, "velero.io/backup-hold")
+    (held,) = [one for check, one in patient.found() if check == "crd-held"]
+    assert held.problem.endswith(
+        "it has finalizer velero.io/backup-hold of another program and is in use by "
+        "Workload ns/runs"
+    )
+    assert held.fix.index('"value":"kueue.x-k8s.io/resource-in-use"') < held.fix.index(
+        '"value":"velero.io/backup-hold"'
+    ), "from the last to the first, because places move"
+
+
+def test_the_authority_is_wrong_as_long_as_no_manager_can_write_the_certificate(
+    patient: Any,
+) -> None:
+    other = renewed(None, host_names(["127.0.0.2"]), NOW)
+    patient.get("Secret").update(immutable=True, data=to_data(other))
+    assert patient.causes() == {"webhook-authority": "webhook-certificate"}
+
+
+def test_a_secret_that_another_program_keeps_is_released_with_one_command(patient: Any) -> None:
+    empty_the_secret(patient)
+    secret = patient.get("Secret")
+    secret["immutable"] = True
+    secret["metadata"]["finalizers"] = ["vault.example.com/hold"]
+    delete = "kubectl -n kueue-system delete secret kueue-webhook-server-cert"
+    patch = "kubectl patch -n kueue-system secret kueue-webhook-server-cert --type=json -p '["
+    told = "  # a manager makes a new one; finalizer vault.example.com/hold of another program"
+    fix = dict(patient.found())["webhook-certificate"].fix
+    assert fix.startswith(patch)
+    assert f"]' && {delete}{told}" in fix
+    secret["metadata"]["deletionTimestamp"] = format_time(NOW - 5)
+    fix = dict(patient.found())["webhook-certificate"].fix
+    assert fix.startswith(patch)
+    assert f"]'{told}" in fix
+    assert delete not in fix, "which would wait forever"

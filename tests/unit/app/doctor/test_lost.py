@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import attrs
+import pytest
 from tests.unit.app.doctor.test_findings import (
     CRD,
     ERROR,
@@ -13,6 +14,7 @@ from tests.unit.app.doctor.test_findings import (
     LONG_AGO,
     NOW,
     QUEUE,
+    WARNING,
     WORKLOADS,
     bypass_the_webhook,
     drain_a_group,
@@ -156,3 +158,27 @@ def test_a_queue_that_is_deleted_while_workloads_wait_is_an_error(patient: Any) 
     assert patient.causes() == {"finalizer-stuck": "queue-inactive"}
     patient.remove("Workload", "waits")
     assert {one.severity for _, one in patient.found()} == {HINT}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "what"),
+    [("Workload", "waits", "-n ns workload waits"), ("LocalQueue", "lq", "-n ns localqueue lq")],
+)
+def test_what_only_another_program_keeps_is_named_and_misses_no_queue(
+    patient: Any, kind: str, name: str, what: str
+) -> None:
+    patient.get("Namespace")["metadata"]["deletionTimestamp"] = LONG_AGO
+    meta = patient.get(kind, name)["metadata"]
+    if kind == "Workload":
+        patient.get(kind, name)["spec"]["queueName"] = "gone with the namespace"
+    meta.update(deletionTimestamp=format_time(patient.now - 30), finalizers=["velero.io/hold"])
+    assert "finalizer-stuck" not in dict(patient.found())
+    meta["deletionTimestamp"] = LONG_AGO
+    found = dict(patient.found())
+    assert "queue-name" not in found
+    assert found["finalizer-stuck"].severity is WARNING
+    assert found["finalizer-stuck"].problem == (
+        "it was deleted 10m ago, and finalizer velero.io/hold of another program keeps it, and "
+        "with it its namespace"
+    )
+    assert found["finalizer-stuck"].fix.startswith(f"kubectl patch {what} --type=json -p '[")

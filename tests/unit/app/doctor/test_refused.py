@@ -107,3 +107,29 @@ def test_other_refused_writes_do_not_explain_that_no_manager_leads(patient: Any)
     exceed_a_quota(patient)
     die(patient)
     assert "leader" not in patient.causes()
+
+
+def test_what_refuses_the_secret_is_why_there_is_no_certificate(patient: Any) -> None:
+    patient.remove("Secret", "kueue-webhook-server-cert")
+    refusal = 'secrets "x" is forbidden: exceeded quota: tight, requested: count/secrets=1'
+    patient.calls.append(WebhookProbe("create Secrets", "", refusal=refusal, kind="Secret"))
+    die(patient)
+    found = dict(patient.found())["write-refused"]
+    assert str(found.subject) == "Secret kueue-system/kueue-webhook-server-cert"
+    assert found.problem == f"no manager can keep its certificate in it: {refusal}"
+    assert found.fix.startswith("kubectl -n kueue-system describe resourcequota tight  # raise ")
+    causes = patient.causes()
+    assert causes["leader"] == causes["webhook-certificate"] == "write-refused"
+
+
+RELEASE = (
+    "Workload ns/runs could not be changed: ValidatingAdmissionPolicy 'freeze' with binding "
+    "'all-of-it' denied request: not now"
+)
+
+
+def test_a_workload_that_is_not_released_after_its_job_is_named(patient: Any) -> None:
+    told(patient, "Workload", "runs", "Refused", RELEASE)
+    found = patient.only("write-refused")
+    assert str(found.subject) == "Workload ns/runs"
+    assert found.fix.startswith("kubectl get validatingadmissionpolicy freeze -o yaml  # ")

@@ -192,23 +192,27 @@ def held(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         waits = "its CRD is being deleted and waits for it"
         for kind, obj in ((KIND, crd), *((own, one) for one in snapshot.all(own))):
             what = "crd" if kind == KIND else kind.lower()
-            others = foreign_finalizers(obj)
-            if others:
-                programs = f"finalizer {some(others)} of another program"
-                problem = f"it is being deleted and has {programs}"
-                problem = problem if kind == KIND else f"{waits}: it has {programs}"
-                fix = removal_of(what, obj, others)
-                fix += f"  # {saved}; or let that program remove its finalizer"
-                yield Finding(Severity.ERROR, subject_of(kind, obj), problem, fix)
+            others, reasons, notes = foreign_finalizers(obj), [], [saved]
             users = users_of(snapshot, kind, obj["metadata"]["name"])
-            if users and IN_USE_FINALIZER in (obj["metadata"].get("finalizers") or ()):
-                problem = f"{waits}: it is in use by {some(users)}"
-                fix = f"{removal_of(what, obj, OURS)}  # {saved}; running jobs continue"
+            if IN_USE_FINALIZER not in (obj["metadata"].get("finalizers") or ()):
+                users = ()
+            if others:
+                reasons.append(f"has finalizer {some(others)} of another program")
+                notes.append("or let that program remove its finalizer")
+            if users:
+                reasons.append(f"is in use by {some(users)}")
+                notes.append("running jobs continue")
                 if kind == CLUSTER_QUEUES.kind:
-                    fix += "; or end them: set spec.active: false in these Workloads"
-                yield Finding(
-                    Severity.ERROR, subject_of(kind, obj), problem, fix, no_manager(snapshot)
-                )
+                    notes.append("or end them: set spec.active: false in these Workloads")
+            if reasons:
+                why = " and ".join(reasons)
+                problem = f"it is being deleted and {why}"
+                problem = problem if kind == KIND else f"{waits}: it {why}"
+                # One command: the places of finalizers change with each that is removed.
+                fix = removal_of(what, obj, [*others, *(OURS if users else ())])
+                fix += f"  # {'; '.join(notes)}"
+                follows = () if others else no_manager(snapshot)
+                yield Finding(Severity.ERROR, subject_of(kind, obj), problem, fix, follows)
 
 
 @check("crd-established", KIND)

@@ -9,6 +9,7 @@ from re import sub
 from kueuelib.api import kueue
 from kueuelib.api.kinds import ADMISSION_CHECKS as ADMISSION_CHECK
 from kueuelib.api.kinds import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS
+from kueuelib.api.kinds import COHORTS as COHORT
 from kueuelib.api.meta import Obj, ObjectKey, find_condition, key_of
 from kueuelib.api.names import (
     ACTIVE,
@@ -22,7 +23,7 @@ from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subje
 from kueuelib.app.doctor.manager import TERMINATING, gone, is_ending, look, no_manager
 from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, COHORTS, LABELS, ClusterSnapshot
 from kueuelib.app.explaining.gather import NEEDED
-from kueuelib.app.foreign_finalizers import OURS
+from kueuelib.app.foreign_finalizers import OURS, foreign_finalizers, removal_of
 from kueuelib.checks.provisioning.check import CONTROLLER_NAME
 from kueuelib.jobs.pods.reading import PodStage, group_of, stage_of
 from kueuelib.scheduler.explain.obstacles import (
@@ -60,7 +61,10 @@ def recreation(name: str) -> str:
 
 @check("finalizer-stuck", *(one.kind for one in NEEDED), before_migration=True)
 def stuck(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Queueing objects that carry our finalizer long after they were deleted."""
+    """Queueing objects that carry a finalizer long after they were deleted: ours, or only those of
+    other programs.
+    """
+    yield from _held_by_others(snapshot)
     for kind in _KINDS:
         for obj in snapshot.all(kind):
             if not _is_stuck(snapshot, obj):
@@ -81,6 +85,30 @@ def stuck(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             else:
                 problem = f"it was deleted {age} ago, nothing uses it, and its finalizer stays"
                 yield _kept(snapshot, kind, obj, problem)
+
+
+def _held_by_others(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """Deleted objects that only other programs keep, and with them their namespaces."""
+    for kind in (*_KINDS, LOCAL_QUEUES.kind, COHORT.kind):
+        if is_ending(snapshot, kind):
+            continue  # see what keeps the kind
+        for obj in snapshot.all(kind):
+            age, others = snapshot.age(obj["metadata"].get("deletionTimestamp")), None
+            if age > PATIENCE and not _has_ours(obj):
+                others = foreign_finalizers(obj)
+            if others:
+                kept = f"finalizer {some(others)} of another program keeps it"
+                kept += ", and with it its namespace" if _is_in_deletion(snapshot, obj) else ""
+                problem = f"it was deleted {duration(age)} ago, and {kept}"
+                fix = removal_of(kind.lower(), obj, others)
+                fix += "  # or let that program remove its finalizer"
+                yield Finding(Severity.WARNING, subject_of(kind, obj), problem, fix)
+
+
+def _is_in_deletion(snapshot: ClusterSnapshot, obj: Obj) -> bool:
+    """Whether the namespace of an object is being deleted, as far as it was read."""
+    space = snapshot.find("Namespace", obj["metadata"].get("namespace") or "")
+    return space is not None and bool(space["metadata"].get("deletionTimestamp"))
 
 
 @check("pod-finalizer-stuck", "Pod", "Workload", before_migration=True)
@@ -131,8 +159,7 @@ def _awaiting(snapshot: ClusterSnapshot, pod: Obj, group: Obj, age: str) -> Find
     meta = group["metadata"]
     end = f"kubectl delete workload {meta['name']} -n {meta['namespace']}"
     fix = f"create a pod in its place; or, to end the group and its other pods: {end}"
-    space = snapshot.find("Namespace", meta["namespace"])
-    if space is not None and space["metadata"].get("deletionTimestamp"):
+    if _is_in_deletion(snapshot, group):
         fix = f"{end}  # ends its other pods too; no pod can replace it in a deleted namespace"
     return Finding(Severity.HINT, subject_of("Workload", group), problem, fix)
 
@@ -144,9 +171,13 @@ def _kept(snapshot: ClusterSnapshot, kind: str, obj: Obj, problem: str) -> Findi
 
 
 def _is_stuck(snapshot: ClusterSnapshot, obj: Obj, grace: float = 0.0) -> bool:
-    meta = obj["metadata"]
-    ours = any(name in OURS for name in meta.get("finalizers") or ())
-    return ours and snapshot.age(meta.get("deletionTimestamp")) > PATIENCE + grace
+    return _has_ours(obj) and snapshot.age(obj["metadata"].get("deletionTimestamp")) > (
+        PATIENCE + grace
+    )
+
+
+def _has_ours(obj: Obj) -> bool:
+    return any(name in OURS for name in obj["metadata"].get("finalizers") or ())
 
 
 def users_of(snapshot: ClusterSnapshot, kind: str, name: str) -> Sequence[str]:
@@ -347,6 +378,8 @@ def queue_names(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     for key, workload in sorted(world.workloads.items()):
         if is_finished(workload) or holds_quota(workload) or not workload.spec.active:
             continue
+        if workload.metadata.deletion_timestamp is not None:
+            continue  # no queue is missing for it
         if world.local_queue_of(workload) is None:
             lost.setdefault(wrong_queue_name(world, key), []).append(key.name)
     for told, names in lost.items():

@@ -1,12 +1,12 @@
-"""Writes that the API server refuses: of the manager's Lease, of Workloads, of their jobs, and of
-the pods of Jobs.
+"""Writes that the API server refuses: of the manager's Lease and Secret, of Workloads, of their
+jobs, and of the pods of Jobs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kueuelib.api.kinds import EVENTS, LEASES
+from kueuelib.api.kinds import EVENTS, LEASES, SECRETS
 from kueuelib.api.meta import Obj
 from kueuelib.api.phrases import duration
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
@@ -18,10 +18,10 @@ from kueuelib.app.refusers import remedy
 
 @check(REFUSED, EVENTS.kind, "Workload")
 def refused(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """The manager's Lease, if a dry run of a renewal is refused; Jobs and Workloads for which
-    something is not written, as Events of the last minutes say.
+    """The manager's Lease and Secret, if a dry run of a write is refused; Jobs and Workloads for
+    which something is not written, as Events of the last minutes say.
     """
-    yield from _of_lease(snapshot)
+    yield from _of_manager(snapshot)
     seen: set[str] = set()
     for kind in ("Job", "Pod", "Workload"):
         for obj in snapshot.all(kind):
@@ -34,16 +34,19 @@ def refused(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 yield _finding(snapshot, event)
 
 
-def _of_lease(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """What keeps every manager from leading."""
-    key = snapshot.configuration.lease
-    subject = Subject(LEASES.kind, key.name, key.namespace)
+def _of_manager(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """What keeps every manager from leading, or from keeping its certificate."""
+    key, secret = snapshot.configuration.lease, snapshot.configuration.internal_cert_management
     for call in snapshot.calls:
         if call.refusal:
+            subject = Subject(LEASES.kind, key.name, key.namespace)
             problem = f"no manager can renew it: {call.refusal}"
+            if call.kind == SECRETS.kind:
+                subject = Subject(SECRETS.kind, secret.webhook_secret_name, snapshot.namespace)
+                problem = f"no manager can keep its certificate in it: {call.refusal}"
             hooks, otherwise = snapshot.webhook_configurations(), "exempt the manager's account"
-            fix = remedy(call.refusal, hooks, key.namespace, otherwise)
-            fix = fix or f"kubectl get namespace {key.namespace} -o yaml"
+            fix = remedy(call.refusal, hooks, subject.namespace, otherwise)
+            fix = fix or f"kubectl get namespace {subject.namespace} -o yaml"
             yield Finding(Severity.ERROR, subject, problem, fix)
 
 

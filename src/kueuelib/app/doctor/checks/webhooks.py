@@ -17,6 +17,7 @@ from kueuelib.api.kinds import (
     VALIDATING_WEBHOOKS,
 )
 from kueuelib.api.meta import Obj, ObjectKey, find_condition, format_time
+from kueuelib.api.phrases import some
 from kueuelib.app.doctor.checks.managers import changes_hands, leads
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import (
@@ -26,6 +27,7 @@ from kueuelib.app.doctor.manager import (
     LEADER,
     MISDIRECTED,
     MISSING_KIND,
+    REFUSED,
     TERMINATING,
     UNREACHABLE,
     client_configs,
@@ -37,6 +39,7 @@ from kueuelib.app.doctor.manager import (
     start,
 )
 from kueuelib.app.doctor.snapshot import CALLS, ClusterSnapshot
+from kueuelib.app.foreign_finalizers import foreign_finalizers, removal_of
 from kueuelib.controllers.manifests import api_service_names
 from kueuelib.controllers.webhooks import queueing_entries
 from kueuelib.runtime.certificates import (
@@ -146,7 +149,7 @@ def authority(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     for subject, config in client_configs(snapshot):
         problem, severity = _of_bundle(config.get("caBundle") or "", ours, snapshot.now)
         if problem:
-            yield Finding(severity, subject, problem, _fix(snapshot), (LEADER,))
+            yield Finding(severity, subject, problem, _fix(snapshot), (LEADER, CERTIFICATE))
 
 
 @check(CERTIFICATE, SECRETS.kind, MUTATING, momentary=True)
@@ -157,22 +160,38 @@ def certificate(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     name = snapshot.configuration.internal_cert_management.webhook_secret_name
     subject = Subject(SECRETS.kind, name, snapshot.namespace)
     certificates, fixed = _certificates(snapshot), is_fixed(snapshot)
-    mend = f"kubectl -n {snapshot.namespace} delete secret {name}  # a manager makes a new one"
-    fix = mend if fixed else _fix(snapshot)
+    fix = _without(snapshot.all(SECRETS.kind)[0]) if fixed else _fix(snapshot)
     why = ", and is immutable: no manager can write one into it" if fixed else ""
     if certificates is None:
         if not snapshot.all(SECRETS.kind):
             problem = "it does not exist: no manager has made a certificate yet"
         else:
             problem = f"it does not hold ca.crt, ca.key, tls.crt and tls.key{why}"
-        follows = () if fixed else (LEADER, MISSING_KIND)
+        follows = () if fixed else (*_unwritten(snapshot), LEADER, MISSING_KIND)
         yield Finding(Severity.ERROR, subject, problem, fix, follows)
         return
     judgement = judge(certificates)
     problem, severity = _of_server(snapshot, judgement)
     if problem:
-        follows = () if fixed else (LEADER, MISDIRECTED)
+        follows = () if fixed else (*_unwritten(snapshot), LEADER, MISDIRECTED)
         yield Finding(severity, subject, f"{problem}{why}", fix, follows)
+
+
+def _unwritten(snapshot: ClusterSnapshot) -> tuple[str, ...]:
+    """The check that says why no manager can write the Secret; none if it can."""
+    refused = any(call.refusal and call.kind == SECRETS.kind for call in snapshot.calls)
+    return (REFUSED,) if refused else ()
+
+
+def _without(secret: Obj) -> str:
+    """The command that makes a Secret go, also if other programs keep it."""
+    meta, others = secret["metadata"], foreign_finalizers(secret)
+    commands = [removal_of("secret", secret, others)] if others else []
+    if not meta.get("deletionTimestamp"):
+        commands.append(f"kubectl -n {meta['namespace']} delete secret {meta['name']}")
+    told = "a manager makes a new one"
+    told += f"; finalizer {some(others)} of another program keeps this one" if others else ""
+    return f"{' && '.join(commands)}  # {told}"
 
 
 @check(UNREACHABLE, CALLS, momentary=True)
