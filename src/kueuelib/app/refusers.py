@@ -13,6 +13,7 @@ from kueuelib.errors import ApiError, TransportError
 from kueuelib.runtime.client import Client
 
 _QUOTA: Final = re.compile("(?:exceeded|failed) quota: ([^,:]+)[,:]")
+_FIXED: Final = re.compile('Secret "([^"]+)" is invalid: data: Forbidden: field is immutable')
 _DENIED: Final = re.compile('User "[^"]+" cannot [a-z]+ resource ')
 OUR_CONFIGURATIONS: Final = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
 _DEAD: Final = re.compile('failed calling webhook "([^"]+)"')
@@ -96,6 +97,9 @@ def remedy(
             f"kubectl -n {namespace} describe resourcequota {quota[1]}  # raise spec.hard of what "
             "the message names, or remove what uses it"
         )
+    fixed = _FIXED.search(message)
+    if fixed:
+        return f"kubectl -n {namespace} delete secret {fixed[1]}  # it is immutable; then try again"
     if lacks_permission(message):
         return (
             "kueuelib doctor  # prints the command that grants what the manager needs; with --self "

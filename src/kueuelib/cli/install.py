@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -16,9 +18,11 @@ from kueuelib.app.configuration_reading import UNREADABLE, read_configuration
 from kueuelib.app.deployment import Deployed, certificates_of, check_configuration, checked_image
 from kueuelib.app.installation import Installation, check_namespace, checked_url, install
 from kueuelib.app.packages import write_chart, write_kustomize
+from kueuelib.app.refusers import find_remedy, lacks_permission
 from kueuelib.app.uninstallation import Removal, uninstall
-from kueuelib.errors import ConfigError
+from kueuelib.errors import ApiError, ConfigError
 from kueuelib.runtime import logs
+from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect, wait_for_server
 from kueuelib.runtime.yaml_files import read_text
 
@@ -48,7 +52,25 @@ def run_uninstall(
 async def _uninstall(kubeconfig: Path | None, removal: Removal, patience: float) -> list[str]:
     async with await connect(kubeconfig, user_agent="kueuelib-uninstall") as client:
         await wait_for_server(client, patience, starting=False)
-        return await uninstall(client, removal, patience)
+        async with _remedies(client, removal.installation.namespace):
+            return await uninstall(client, removal, patience)
+
+
+@asynccontextmanager
+async def _remedies(client: Client, namespace: str) -> AsyncIterator[None]:
+    """Adds to the refusal of a write what to do about the policy, quota or webhook behind it.
+
+    Raises:
+        ApiError: the server refused something.
+    """
+    try:
+        yield
+    except ApiError as error:
+        message = error.message
+        fix = "" if lacks_permission(message) else await find_remedy(client, message, namespace)
+        if not fix:
+            raise
+        raise ApiError(f"{message}; {fix}", code=error.code, reason=error.reason) from error
 
 
 # --------------------------------------------------------------------------------------------------
@@ -209,7 +231,8 @@ async def _install(
 ) -> None:
     async with await connect(kubeconfig, user_agent="kueuelib-install") as client:
         await wait_for_server(client, server_timeout)
-        await install(client, installation, server_timeout, _tell)
+        async with _remedies(client, installation.namespace):
+            await install(client, installation, server_timeout, _tell)
 
 
 def _tell(line: str) -> None:
