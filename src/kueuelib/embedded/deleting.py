@@ -12,7 +12,6 @@ from kueuelib.embedded.admission.chain import Chain
 from kueuelib.embedded.admission.plugin import AdmissionAttributes, Operation
 from kueuelib.embedded.committing import Commits, held
 from kueuelib.embedded.conversion import Converter
-from kueuelib.embedded.heavy_work import HeavyWorkExecutor
 from kueuelib.embedded.registry.kinds import Kind, KindVersion
 from kueuelib.embedded.storage import StaleWrite
 from kueuelib.embedded.subresources import disrupted_status
@@ -31,7 +30,6 @@ class Deletes:
     _commits: Commits
     _converter: Converter
     _chain: Chain
-    _large: HeavyWorkExecutor
     _now: Callable[[], float]
 
     async def delete(
@@ -53,21 +51,20 @@ class Deletes:
             entry = self._commits.present(kind, key)
             if entry is None:
                 raise failures.not_found(kind, key.name)
-            read, size = self._large.work, len(entry.raw)
-            old = await self._converter.convert_one(kind, await read(size, entry.obj), version.name)
+            old = await self._converter.convert_one(kind, entry.obj(), version.name)
             self._check_preconditions(kind, key, old, options)
             request = self._request(kind, version, key, old, options)
             if options.way != "eviction":
                 await self._chain.mutate(kind, request)
                 await self._chain.validate(kind, request)
-            obj = await self._converter.to_stored(kind, await read(size, entry.obj))
+            obj = await self._converter.to_stored(kind, entry.obj())
             if options.way == "eviction":
                 told = ("EvictionByEvictionAPI", "Eviction API: evicting")
                 obj["status"] = disrupted_status(obj, *told, request.now)
             gone = self._end(kind, obj, asked, options, request)
             if options.dry_run:
                 return (old if gone else obj), gone
-            if not gone and obj == await read(size, entry.obj):
+            if not gone and obj == entry.obj():
                 return old, False
             forms = {} if gone else await self._converter.ahead(kind, obj)
             try:

@@ -23,7 +23,6 @@ from kueuelib.embedded.decoding import (
     report_unknown,
     shorten_numbers,
 )
-from kueuelib.embedded.heavy_work import HeavyWorkExecutor
 from kueuelib.embedded.patching.apply import Convert, FieldWrite, apply_steps, renewed, track_steps
 from kueuelib.embedded.patching.fieldsets import NO_KEY, Ambiguous, Unkeyed, element, show_element
 from kueuelib.embedded.registry.kinds import Kind, KindVersion
@@ -101,9 +100,8 @@ R = TypeVar("R")
 class Managers:
     """Tracks the owners of fields."""
 
-    def __init__(self, converter: Converter, large: HeavyWorkExecutor) -> None:
+    def __init__(self, converter: Converter) -> None:
         self._converter = converter
-        self._large = large
         self._nodes: weakref.WeakKeyDictionary[KindVersion, SchemaNode] = (
             weakref.WeakKeyDictionary()
         )
@@ -148,7 +146,7 @@ class Managers:
         nodes = partial(self._at, kind)
         steps = track_steps(nodes, old, new, write, _zero(version))
         try:
-            entries = await self._drive(kind, steps, options.size)
+            entries = await self._drive(kind, steps)
         except Ambiguous:
             entries = []  # items without keys: the owners are forgotten
         if entries:
@@ -189,19 +187,20 @@ class Managers:
         nodes, zero = partial(self._at, kind), _zero(version)
         steps = apply_steps(nodes, live, config, write, zero=zero, force=options.force)
         try:
-            applied = await self._drive(kind, steps, options.size)
+            applied = await self._drive(kind, steps)
         except Unkeyed as error:
             raise _untyped(config["apiVersion"], kind, live or given, str(error), _LIVE) from error
         except Ambiguous as error:
             raise _untyped(config["apiVersion"], kind, given, str(error)) from error
         return renewed(applied, given, options.field_manager)
 
-    async def _drive(self, kind: Kind, steps: Generator[Convert, Obj | None, R], size: int) -> R:
+    async def _drive(self, kind: Kind, steps: Generator[Convert, Obj | None, R]) -> R:
         answer: Obj | None = None
         while True:
-            outcome, asked = await self._large.work(size, _advanced, steps, answer)
-            if asked is None:
-                return outcome  # type: ignore[return-value]  # there is a result, or a question
+            try:
+                asked = steps.send(answer)
+            except StopIteration as finished:
+                return finished.value  # type: ignore[no-any-return]
             version = _short(asked.api_version)
             answer = None
             if kind.api_version(version) == asked.api_version and version in kind.versions:
@@ -210,16 +209,6 @@ class Managers:
 
 def _zero(version: KindVersion) -> Obj:
     return {"metadata": {}, **(version.schema.zero() if version.schema else {})}
-
-
-def _advanced(
-    steps: Generator[Convert, Obj | None, R], answer: Obj | None
-) -> tuple[R | None, Convert | None]:
-    """The result, or else the next question."""
-    try:
-        return None, steps.send(answer)
-    except StopIteration as finished:
-        return finished.value, None
 
 
 def configuration(

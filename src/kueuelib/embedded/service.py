@@ -32,7 +32,6 @@ from kueuelib.embedded.conversion import Converter, HookCaller
 from kueuelib.embedded.decoding import copy_json, decode, shorten_numbers
 from kueuelib.embedded.definitions import Definitions
 from kueuelib.embedded.deleting import Deletes
-from kueuelib.embedded.heavy_work import HeavyWorkExecutor
 from kueuelib.embedded.managing import Managers
 from kueuelib.embedded.patches import bad_patch, patched, restored_head, undeclared
 from kueuelib.embedded.reading import ListPage, Reads, WatchFrames
@@ -73,7 +72,6 @@ class ApiService:
         definitions: keeps the registry equal to the stored definitions.
         now: the time of the server, seconds since the epoch.
         tokens: of ServiceAccounts.
-        large: works on large objects.
     """
 
     def __init__(
@@ -98,13 +96,10 @@ class ApiService:
         self.commits = Commits(self.storage)
         self.webhooks = WebhookChain(hooks, self.reader, self.converter, self.commits)
         chain = Chain((NamespaceLifecycle(), *plugins), self.reader, self.webhooks)
-        self.large = HeavyWorkExecutor()
-        self.managers = Managers(self.converter, self.large)
-        self.writes = RequestWriter(
-            self.commits, self.converter, chain, self.managers, self.large, now
-        )
-        self._upserts = Upserts(self.commits, self.writes, self.managers, self.large, now)
-        self.deletes = Deletes(self.commits, self.converter, chain, self.large, now)
+        self.managers = Managers(self.converter)
+        self.writes = RequestWriter(self.commits, self.converter, chain, self.managers, now)
+        self._upserts = Upserts(self.commits, self.writes, self.managers, now)
+        self.deletes = Deletes(self.commits, self.converter, chain, now)
         self.tokens = Tokens(self.reader)
         self._aggregation = RoleAggregation(self.storage, self.registry, self.commits)
         self.definitions = Definitions(
@@ -124,7 +119,6 @@ class ApiService:
         for stream in list(self._streams):
             stream.close()
         self._aggregation.close()
-        self.large.close()
         await self.definitions.close()
         await self.storage.close()
 
@@ -250,7 +244,7 @@ class ApiService:
             raise failures.unsupported_media_type(self.patch_types(target.kind))
         node = self.managers.node(target.kind, target.version.name)
 
-        def changed(old: Obj, *, settled: bool) -> Obj:
+        async def transform(old: Obj, *, settled: bool) -> Obj:
             strategic = type_ is PatchType.STRATEGIC
             given = copy_json(body) if strategic else body
             checked = options.field_validation is not FieldValidation.IGNORE
@@ -270,9 +264,6 @@ class ApiService:
             except BadRequest as error:
                 shown = given if strategic else wanted
                 raise bad_patch(error, shown, as_text=not strategic) from error
-
-        async def transform(old: Obj, *, settled: bool) -> Obj:
-            return await self.large.work(options.size, changed, old, settled=settled)
 
         return await self.writes.change(target, transform, options), False
 

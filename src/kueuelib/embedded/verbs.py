@@ -51,7 +51,6 @@ class WriteOptions:
         force: whether an apply patch takes fields from other managers.
         warnings: filled with texts for the client.
         received: texts about duplicate fields and similar problems, found while decoding the body.
-        size: bytes of the body, or of the changed object if that is larger.
     """
 
     caller: UserInfo = SYSTEM
@@ -61,7 +60,6 @@ class WriteOptions:
     force: bool = False
     warnings: list[str] = attrs.field(factory=list)
     received: tuple[str, ...] = ()
-    size: int = 0
 
 
 @attrs.frozen

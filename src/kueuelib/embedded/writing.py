@@ -18,7 +18,6 @@ from kueuelib.embedded.builtins.fields import IMMUTABLE, invalid, keep, section
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.decoding import check_metadata, copy_json, decode, redefine, settle
-from kueuelib.embedded.heavy_work import HeavyWorkExecutor
 from kueuelib.embedded.managing import Managers, configuration, unconvertible
 from kueuelib.embedded.registry.kinds import Kind, KindVersion
 from kueuelib.embedded.storage import StaleWrite, StoredState
@@ -137,7 +136,6 @@ class RequestWriter:
     _converter: Converter
     _chain: Chain
     _managers: Managers
-    _large: HeavyWorkExecutor
     _now: Callable[[], float]
 
     # ---- create
@@ -157,7 +155,7 @@ class RequestWriter:
             named = section(given, "metadata").get("name") or ""
             why = "create not allowed while custom resource definition is terminating"
             raise failures.forbidden(kind, named, why)
-        obj = await self._large.work(options.size, decode, kind, version, given, options)
+        obj = decode(kind, version, given, options)
         place(kind, obj, namespace)
         meta = obj["metadata"]
         key = ObjectKey(meta.get("namespace", ""), meta.get("name", ""))
@@ -183,9 +181,7 @@ class RequestWriter:
             request.key = final = ObjectKey(key.namespace, name)
             kind.rules.prepare_create(new, request)
             if attempt == 0:
-                await self._large.work(
-                    options.size, _judge, kind, version, name, new, None, "", (), options
-                )
+                _judge(kind, version, name, new, None, "", (), options)
                 await self._chain.validate(kind, request)
             if options.dry_run and self._commits.present(kind, final):
                 raise self._taken(kind, final)
@@ -236,9 +232,7 @@ class RequestWriter:
             entry = self._commits.present(kind, target.key)
             if entry is None:
                 raise failures.not_found(kind, target.key.name)
-            options.size = max(options.size, len(entry.raw))
-            present = await self._large.work(options.size, entry.obj)
-            old = await self._converter.convert_one(kind, present, version.name)
+            old = await self._converter.convert_one(kind, entry.obj(), version.name)
             settled = _is_settled(kind, version, entry)
             if not (settled or kind.builtin):
                 settle(version, old)
@@ -274,12 +268,8 @@ class RequestWriter:
         """The new state, and whether it is the old one."""
         kind, version, subresource = target.kind, target.version, target.subresource
         request = self._request(Operation.UPDATE, target, wanted, old, options)
-
-        def begin() -> None:
-            check_metadata(kind, version, wanted)
-            keep_other_half(target, wanted, old)
-
-        await self._large.work(options.size, begin)
+        check_metadata(kind, version, wanted)
+        keep_other_half(target, wanted, old)
         if not target.applied:
             await self._managers.track(
                 kind, version, old, wanted, subresource, options, request.now
@@ -293,17 +283,13 @@ class RequestWriter:
             new = scaled(kind, version, wanted, request.new)
         if (given := new["metadata"].get("name")) != name:
             fixed = [*fixed, invalid("metadata.name", given, IMMUTABLE)]
-
-        def finish() -> bool:
-            if mutated or kind.builtin:
-                keep_other_half(target, new, old)
-            carry_over(new, old)
-            kind.rules.prepare_update(new, old, request)
-            count_generation(kind, version, new, old)
-            _judge(kind, version, name, new, old, subresource, fixed, options)
-            return same_content(new, old)
-
-        same = await self._large.work(options.size, finish)
+        if mutated or kind.builtin:
+            keep_other_half(target, new, old)
+        carry_over(new, old)
+        kind.rules.prepare_update(new, old, request)
+        count_generation(kind, version, new, old)
+        _judge(kind, version, name, new, old, subresource, fixed, options)
+        same = same_content(new, old)
         if not target.admitted:
             await self._chain.validate(kind, request)
         return new, same
@@ -387,14 +373,12 @@ class Upserts:
         commits: the present objects.
         writes: creates and changes them.
         managers: the owners of fields.
-        large: works on large objects.
         now: the time of the server, seconds since the epoch.
     """
 
     _commits: Commits
     _writes: RequestWriter
     _managers: Managers
-    _large: HeavyWorkExecutor
     _now: Callable[[], float]
 
     async def replace(
@@ -402,11 +386,7 @@ class Upserts:
     ) -> tuple[Obj, bool]:
         """Replace an object or its status."""
         kind, version = target.kind, target.version
-
-        async def read() -> Obj:
-            return await self._large.work(options.size, decode, kind, version, given, options)
-
-        wanted = await read()
+        wanted = decode(kind, version, given, options)
         meta = wanted["metadata"]
         if not meta.get("name"):
             raise failures.unnamed(target.key)
@@ -429,7 +409,9 @@ class Upserts:
                 errors = [_MUST_BE_SPECIFIED]
                 raise failures.invalid_named(kind.plural, kind.group, target.key.name, errors)
             again = next(attempts)
-            return {**await read(), "metadata": copy_json(meta)} if again else wanted
+            if not again:
+                return wanted
+            return {**decode(kind, version, given, options), "metadata": copy_json(meta)}
 
         async def create() -> Obj:
             if meta.get("uid"):
@@ -449,9 +431,7 @@ class Upserts:
         if target.subresource and not self._commits.has(kind, key):
             raise failures.not_found(kind, key.name)
         node = self._managers.node(kind, version.name)
-        config = await self._large.work(
-            options.size, configuration, kind, version, node, body, options
-        )
+        config = configuration(kind, version, node, body, options)
         meta = config["metadata"]
         named = "name" in meta
         if not meta.setdefault("name", key.name):
@@ -469,10 +449,7 @@ class Upserts:
             )
             if live is None:
                 return merged  # a new object is decoded when it is created
-            known = live if settled else None
-            return await self._large.work(
-                options.size, decode, kind, version, merged, options, known
-            )
+            return decode(kind, version, merged, options, live if settled else None)
 
         async def create() -> Obj:
             if not named:

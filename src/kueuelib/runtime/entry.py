@@ -19,9 +19,6 @@ from kueuelib.runtime.failures import INTERRUPTED, reported
 
 # ---- gives free memory back to the system, and keeps garbage collection out of busy moments ------
 
-LARGE: Final = 64 * 1024
-"""From this many bytes of JSON on, decoding makes so many objects that a collection takes long."""
-
 _TRIM: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
 """glibc only: it otherwise keeps the free memory between two pieces in use."""
 

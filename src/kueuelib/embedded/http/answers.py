@@ -187,7 +187,11 @@ def answer(
         warnings: texts for the client.
         media_type: overrides the form's own.
     """
-    parts = parts_of(body)
+    parts: Parts = (
+        body
+        if isinstance(body, list)
+        else [body if isinstance(body, bytes) else orjson.dumps(body)]
+    )
     if wanted.format == YAML:
         parts = [to_yaml(orjson.loads(b"".join(parts)))]
     size = sum(map(len, parts))
@@ -195,13 +199,6 @@ def answer(
     headers += warning_headers(warnings)
     body = _sent(parts) if size > PIECE else b"".join(parts)
     return web.Response(body=body, status=status, headers=headers)
-
-
-def parts_of(body: Any) -> Parts:
-    """The bytes of a body, which others may share."""
-    if isinstance(body, list):
-        return body
-    return [body if isinstance(body, bytes) else orjson.dumps(body)]
 
 
 def pieces(parts: Iterable[bytes | memoryview]) -> Iterator[bytes]:

@@ -194,8 +194,7 @@ class RequestHandler:
         content_type = request.headers.get("Content-Type", "")
         bodies.check_object_type(content_type)
         raw = await body_of(request)
-        work = self._service.large.work
-        given, _ = await work(len(raw), bodies.parse, raw, content_type, notice_duplicates=False)
+        given, _ = bodies.parse(raw, content_type, notice_duplicates=False)
         wanted = negotiate(request.headers.get("Accept", ""))
         body = self._reviews.answer(route.plural, route.namespace, given, caller)
         return answer(body, status=201, wanted=wanted)

@@ -22,11 +22,9 @@ from kueuelib.embedded.http import bodies, views
 from kueuelib.embedded.http.answers import (
     PIECE,
     VIEWS,
-    YAML,
     MediaForm,
     answer,
     negotiate,
-    parts_of,
     success,
 )
 from kueuelib.embedded.http.requests import (
@@ -242,35 +240,18 @@ class _Call:
         meta = page.meta
         if wanted.view == "Table":
             row = partial(views.row, kind, version, wanted, self._now, self._include)
-            rows = await self._each(page.items, row)
+            rows = await _each(page.items, row)
             body: Any = views.table(kind, version, rows, wanted, meta)
         elif wanted.view == "PartialObjectMetadataList":
             body = {
                 "kind": "PartialObjectMetadataList",
                 "apiVersion": f"meta.k8s.io/{wanted.version}",
                 "metadata": meta,
-                "items": await self._each(page.items, views.partial) or None,
+                "items": await _each(page.items, views.partial) or None,
             }
         else:
             body = views.raw_list(kind, version, page.items, meta)
-        return await self._reply(body, wanted)
-
-    async def _each(
-        self, items: Iterable[bytes], view: Callable[[Obj], Obj]
-    ) -> list[orjson.Fragment]:
-        """The items of a list in another form, one after another, so that others are answered."""
-
-        def viewed(raw: bytes) -> orjson.Fragment:
-            return orjson.Fragment(orjson.dumps(view(orjson.loads(raw))))
-
-        made, size = [], 0
-        for raw in items:
-            made.append(await self.service.large.work(len(raw), viewed, raw))
-            size += len(raw)
-            if size > PIECE:
-                await asyncio.sleep(0)
-                size = 0
-        return made
+        return self._reply(body, wanted)
 
     async def _create(self) -> web.Response:
         wanted = self._wanted(VIEWS)
@@ -282,7 +263,7 @@ class _Call:
         obj = await self.service.writes.create(
             self.kind, self.version, given, self.route.namespace, options
         )
-        return await self._object(obj, wanted, options.warnings, 201)
+        return self._object(obj, wanted, options.warnings, 201)
 
     async def _delete_collection(self) -> web.Response:
         wanted, query = self._wanted(), self.request.query
@@ -293,7 +274,7 @@ class _Call:
             self.kind.resource(self.version.name), self.route.namespace, selection, options
         )
         body = views.raw_list(self.kind, self.version, page.items, page.meta)
-        return await self._reply(body, wanted)
+        return self._reply(body, wanted)
 
     # ---- objects
 
@@ -302,10 +283,8 @@ class _Call:
         raw = await self._raw()
         views.check_fits(wanted, self.kind, a_list=False)
         if not wanted.view:
-            return await self._reply(raw, wanted)
-        return await self._object(
-            await self.service.large.work(len(raw), orjson.loads, raw), wanted
-        )
+            return self._reply(raw, wanted)
+        return self._object(orjson.loads(raw), wanted)
 
     async def _raw(self) -> bytes:
         return await self.service.reads.get(self.kind, self.version.name, self._target.key)
@@ -316,7 +295,7 @@ class _Call:
         if self.kind.upserts:
             self._check_creation()
         obj, created = await self.service.replace(self._target, given, options)
-        return await self._object(obj, wanted, options.warnings, 201 if created else 200)
+        return self._object(obj, wanted, options.warnings, 201 if created else 200)
 
     async def _patch(self) -> web.Response:
         wanted, type_, target = self._wanted(VIEWS), self._patch_type(), self._target
@@ -332,7 +311,7 @@ class _Call:
         if type_ is PatchType.APPLY:
             self._check_creation()
         obj, created = await self.service.patch_target(target, body, type_, options)
-        return await self._object(obj, wanted, options.warnings, 201 if created else 200)
+        return self._object(obj, wanted, options.warnings, 201 if created else 200)
 
     def _patch_type(self) -> PatchType:
         media = bodies.media_type(self._content_type)
@@ -362,7 +341,7 @@ class _Call:
             about = failures.details(kind, key.name, uid=obj["metadata"]["uid"])
             return answer(success(about), wanted=MediaForm(wanted.format), warnings=warnings)
         status = 202 if options.accepted and not gone else 200
-        return await self._object(obj, wanted, warnings, status)
+        return self._object(obj, wanted, warnings, status)
 
     # ---- subresources
 
@@ -466,14 +445,14 @@ class _Call:
         raw = await body_of(self.request)
         notice = options.field_validation is not FieldValidation.IGNORE
         try:
-            data, duplicates = await self._parsed(raw, notice=notice)
+            data, duplicates = bodies.parse(raw, self._content_type, notice_duplicates=notice)
         except UnreadableBody as error:
             if whole is None:
                 raise
             raise error.of_object(raw, whole.kind) from error
         if whole is not None:
             bodies.check_head(raw, data, whole, validated=notice)
-        options.received, options.size = tuple(duplicates), len(raw)
+        options.received = tuple(duplicates)
         return data
 
     async def _optional_body(self) -> Any:
@@ -481,25 +460,30 @@ class _Call:
         if not raw:
             return None
         bodies.check_object_type(self._content_type)
-        return (await self._parsed(raw, notice=False))[0]
+        return bodies.parse(raw, self._content_type, notice_duplicates=False)[0]
 
-    async def _parsed(self, raw: bytes, *, notice: bool) -> tuple[Any, list[str]]:
-        work = self.service.large.work
-        return await work(len(raw), bodies.parse, raw, self._content_type, notice_duplicates=notice)
-
-    async def _object(
+    def _object(
         self, obj: Obj, wanted: MediaForm, warnings: Sequence[str] = (), status: int = 200
     ) -> web.Response:
         if wanted.view:
             obj = views.viewed(obj, self.kind, self.version, wanted, self._now, self._include)
-        return await self._reply(obj, wanted, warnings, status)
+        return self._reply(obj, wanted, warnings, status)
 
-    async def _reply(
+    def _reply(
         self, body: Any, wanted: MediaForm, warnings: Sequence[str] = (), status: int = 200
     ) -> web.Response:
-        parts = parts_of(body)
         if self.version.deprecation:
             warnings = [self.version.deprecation, *warnings]
-        size = sum(map(len, parts)) if wanted.format == YAML else 0
-        work = self.service.large.work
-        return await work(size, answer, parts, status=status, wanted=wanted, warnings=warnings)
+        return answer(body, status=status, wanted=wanted, warnings=warnings)
+
+
+async def _each(items: Iterable[bytes], view: Callable[[Obj], Obj]) -> list[orjson.Fragment]:
+    """The items of a list in another form, between some of which others are answered."""
+    made, size = [], 0
+    for raw in items:
+        made.append(orjson.Fragment(orjson.dumps(view(orjson.loads(raw)))))
+        size += len(raw)
+        if size > PIECE:
+            await asyncio.sleep(0)
+            size = 0
+    return made

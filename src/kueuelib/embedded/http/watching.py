@@ -115,9 +115,7 @@ async def watch(
         connection = request.protocol
         assert isinstance(connection, Connection), "a Site makes them"
         async for batch in stream.batches():
-            size = sum(len(raw) for _, raw in batch) if wanted.view else 0
-            lines = await service.large.work(size, list, map(frame, batch))
-            for piece in pieces(chain.from_iterable(lines)):
+            for piece in pieces(chain.from_iterable(map(frame, batch))):
                 await response.write(piece)
                 if not connection.flows:
                     await connection.drained()

@@ -15,7 +15,6 @@ import orjson
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded.storage.folder import DataFolder, StoredRow
 from kueuelib.errors import KueuelibError, ServerError
-from kueuelib.runtime.entry import LARGE, uncollected
 
 # ---- the objects of one kind and their latest changes --------------------------------------------
 
@@ -65,10 +64,7 @@ class StoredState:
 
     def obj(self) -> Obj:
         """The object, decoded again at every call."""
-        if len(self.raw) <= LARGE:
-            return orjson.loads(self.raw)  # type: ignore[no-any-return]
-        with uncollected():
-            return orjson.loads(self.raw)  # type: ignore[no-any-return]
+        return orjson.loads(self.raw)  # type: ignore[no-any-return]
 
 
 @attrs.frozen(eq=False)

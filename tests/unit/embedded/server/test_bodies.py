@@ -1,38 +1,26 @@
-"""Bodies that are much work: nobody else waits for them, and none ends the process."""
+"""Bodies as they are read, and what in them is refused."""
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import ssl
-import threading
 import time
 from typing import Any
 
-import httpx
-import orjson
 import pytest
 
 from kueuelib.api.quantity import Quantity
-from kueuelib.embedded import heavy_work as large_module
 from kueuelib.embedded.failures import invalid_named
-from kueuelib.embedded.heavy_work import HeavyWorkExecutor
 from kueuelib.embedded.http import bodies, yaml_bodies
 from kueuelib.embedded.http.answers import warning_headers
 from kueuelib.embedded.patches import json_patch
 from kueuelib.embedded.registry.crd_validation import validate_definition
 from kueuelib.embedded.schema.structural import KEPT, StructuralSchema
-from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import (
     BadRequest,
     FieldError,
     Invalid,
     InvalidQuantity,
-    ServerTimeout,
     TooLarge,
-    TooManyRequests,
 )
-from kueuelib.runtime.entry import LARGE
 
 YAML = "application/yaml"
 
@@ -106,29 +94,6 @@ def test_long_lines_and_many_brackets_are_fine() -> None:
     assert (len(data["a"]), len(data["b"])) == (5000, 5000)
 
 
-@pytest.mark.parametrize(("size", "apart"), [(LARGE, False), (LARGE + 1, True)])
-async def test_large_objects_are_worked_on_in_a_thread(size: int, apart: bool) -> None:
-    large = HeavyWorkExecutor()
-    thread = await large.work(size, threading.current_thread)
-    assert (thread is not threading.main_thread()) == apart
-    large.close()
-
-
-async def test_one_large_object_is_worked_on_at_a_time() -> None:
-    large, running, most = HeavyWorkExecutor(), 0, 0
-
-    def work() -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        time.sleep(0.01)
-        running -= 1
-
-    await asyncio.gather(*(large.work(LARGE + 1, work) for _ in range(5)))
-    assert most == 1
-    large.close()
-
-
 def test_bodies_of_too_many_values_are_refused() -> None:
     text = ",".join(["[1]"] * (bodies.VALUES // 2))
     bodies.parse(f'["{"," * 10**6}"]'.encode(), "", notice_duplicates=False)
@@ -169,56 +134,6 @@ def test_a_patch_copies_no_more_than_a_body_can_hold() -> None:
 def test_warnings_have_room_for_some() -> None:
     found = warning_headers(f"unknown field {i}" for i in range(10_000))
     assert 100 < len(found) < 300
-
-
-async def test_too_many_large_objects_at_once_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(large_module, "WAITING", 2)
-    large, go_on = HeavyWorkExecutor(), threading.Event()
-    working = [asyncio.create_task(large.work(LARGE + 1, go_on.wait)) for _ in range(2)]
-    await asyncio.sleep(0)
-    with pytest.raises(TooManyRequests):
-        await large.work(LARGE + 1, list)
-    go_on.set()
-    assert await asyncio.gather(*working) == [True, True]
-    assert await large.work(LARGE + 1, list) == []
-    large.close()
-
-
-async def test_a_piece_that_takes_too_long_is_ended_and_others_have_their_turn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(large_module, "SECONDS", 0.2)
-    large, ended = HeavyWorkExecutor(), threading.Event()
-
-    def endless() -> None:
-        try:
-            while True:
-                pass
-        finally:
-            ended.set()
-
-    with pytest.raises(ServerTimeout, match="make it smaller"):
-        await large.work(LARGE + 1, endless)
-    assert await asyncio.to_thread(ended.wait, 20)
-    assert gc.isenabled()
-    monkeypatch.setattr(large_module, "SECONDS", 20.0)
-    assert await large.work(LARGE + 1, list) == []
-    ended.clear()
-    left = asyncio.create_task(large.work(LARGE + 1, endless))
-    await asyncio.sleep(0.1)
-    left.cancel()
-    assert await asyncio.to_thread(ended.wait, 20)
-    large.close()
-
-
-async def test_who_waits_too_long_is_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_module, "SECONDS", 0.2)
-    large = HeavyWorkExecutor()
-    await large._turn.acquire()
-    with pytest.raises(TooManyRequests, match="take too long"):
-        await large.work(LARGE + 1, list)
 
 
 def test_patterns_that_are_large_together_are_refused() -> None:
@@ -272,49 +187,6 @@ def test_what_a_definition_is_judged_by_is_served() -> None:
     for number in range(KEPT):
         StructuralSchema.of({"type": "object", "description": str(number)})
     assert StructuralSchema.of(schema) is not first
-
-
-VIEW = "application/json;as=%s;v=v1;g=meta.k8s.io"
-
-
-@pytest.mark.parametrize(
-    ("method", "accept"),
-    [
-        ("GET", VIEW % "Table"),
-        ("GET", VIEW % "PartialObjectMetadataList"),
-        ("DELETE", "application/json"),
-    ],
-)
-async def test_large_objects_of_a_collection_are_read_in_the_thread(
-    monkeypatch: pytest.MonkeyPatch, method: str, accept: str
-) -> None:
-    path = "/api/v1/namespaces/default/configmaps"
-    read: list[str] = []
-    loads = orjson.loads
-
-    def noticed(raw: bytes) -> Any:
-        if len(raw) > LARGE:
-            read.append(threading.current_thread().name)
-        return loads(raw)
-
-    async with ApiServer() as server:
-        context = ssl.create_default_context(cadata=server.ca.decode())
-        headers = {"Authorization": f"Bearer {server.token}", "Accept": accept}
-        async with httpx.AsyncClient(
-            base_url=server.url, headers=headers, verify=context, trust_env=False
-        ) as client:
-            for i in range(3):
-                data = {f"k{j}": "" for j in range(5000)}
-                made = {"metadata": {"name": f"m{i}"}, "data": data}
-                assert (await client.post(path, json=made)).status_code == 201
-            monkeypatch.setattr(orjson, "loads", noticed)
-            answer = await client.request(method, path)
-            monkeypatch.undo()
-    assert answer.status_code == 200
-    body = answer.json()
-    assert len(body.get("rows") or body["items"]) == 3
-    assert len(read) >= 3
-    assert all(name.startswith("kueuelib-large") for name in read)
 
 
 @pytest.mark.parametrize("text", ["1" * 5000, "0." + "1" * 5000])
