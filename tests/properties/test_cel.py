@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -109,9 +108,9 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_rules_end_by_cost_or_by_time(text: str) -> None:
+def test_hostile_rules_end_by_cost(text: str) -> None:
     values = (1, "a" * 100_000, list(range(1, 1001)), {}, None)
-    budget = CostBudget(deadline=time.monotonic() + 0.2)
+    budget = CostBudget()
     try:
         run(text, values, budget)
     except BudgetExceeded:

@@ -14,11 +14,9 @@ from kueuelib.embedded.builtins.metadata import label_1035, subdomain
 from kueuelib.embedded.builtins.rule_table import BrokenRules, Check, ValuePlace, check
 from kueuelib.embedded.cel.authorizing import AUTHORIZER, AuthorizerValue
 from kueuelib.embedded.cel.errors import (
-    OBJECT_SECONDS,
     CelError,
     CompileError,
     CostBudget,
-    deadline_in,
 )
 from kueuelib.embedded.cel.program import Program, compile_expression
 from kueuelib.embedded.cel.types import BOOL, DYN, STRING, Type, list_of, map_of
@@ -176,7 +174,7 @@ def fulfilled(
     Raises:
         ConditionFailed: one has no value, and no other is false.
     """
-    budget = CostBudget(deadline=deadline_in(OBJECT_SECONDS))
+    budget = CostBudget()
     failures: list[str] = []
     for condition in conditions:
         try:

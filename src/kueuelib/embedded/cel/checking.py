@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,11 +11,9 @@ from kueuelib.embedded.builtins.fields import shown
 from kueuelib.embedded.cel.errors import (
     CALL_LIMIT,
     OBJECT_LIMIT,
-    OBJECT_SECONDS,
     BudgetExceeded,
     CostBudget,
     EvalError,
-    deadline_in,
 )
 from kueuelib.embedded.cel.program import Program
 from kueuelib.embedded.cel.rules import Builder, Checks, CompiledRule
@@ -108,7 +105,6 @@ class _Pass:
     def __init__(self, *, ratcheting: bool = True) -> None:
         self._ratcheting = ratcheting
         self._left = OBJECT_LIMIT
-        self._deadline = deadline_in(OBJECT_SECONDS)
         self._errors: list[FieldError] = []
 
     def run(self, checks: Checks, obj: Any, old: Any, path: str = "") -> list[FieldError]:
@@ -168,13 +164,13 @@ class _Pass:
     def _apply(
         self, checks: Checks, rule: CompiledRule, values: tuple[Any, ...], path: str, value: Any
     ) -> None:
-        budget = CostBudget(min(CALL_LIMIT, self._left), self._deadline)
+        budget = CostBudget(min(CALL_LIMIT, self._left))
         start = budget.left
         try:
             holds = rule.program.run(values, budget)
         except BudgetExceeded as error:
             self._left -= start
-            if start < CALL_LIMIT or time.monotonic() > self._deadline:
+            if start < CALL_LIMIT:
                 self._fail(checks, path, EXHAUSTED)
             else:
                 text = "no further validation rules will be run due to call cost exceeds limit"
@@ -207,7 +203,7 @@ class _Pass:
 
     def _message(self, program: Program, values: tuple[Any, ...]) -> str:
         """The computed message; if it is empty, the fixed one is used."""
-        budget = CostBudget(min(CALL_LIMIT, self._left), self._deadline)
+        budget = CostBudget(min(CALL_LIMIT, self._left))
         start = budget.left
         try:
             message = program.run(values, budget)

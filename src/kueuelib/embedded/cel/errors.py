@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 import attrs
@@ -60,7 +59,7 @@ def _shown(source: str, issue: Issue) -> str:
     return f"{head}\n | {text}\n | {'.' * column}^"
 
 
-# ---- limits the cost of an evaluation, in the units of Kubernetes and in time --------------------
+# ---- limits the cost of an evaluation, in the units of Kubernetes --------------------------------
 
 CALL_LIMIT = 2_000_000
 """Cost units of one expression."""
@@ -68,26 +67,18 @@ CALL_LIMIT = 2_000_000
 OBJECT_LIMIT = 20_000_000
 """Cost units of all rules of one object."""
 
-OBJECT_SECONDS = 0.5
-"""The same in time, because a single-threaded server blocks meanwhile."""
-
-STRIDE = 4_000
-
 
 class CostBudget:
-    """Counts down, and reads the clock every few thousand units.
+    """Counts down.
 
     Args:
         units: of cost.
-        deadline: on the monotonic clock, None for no limit in time.
     """
 
-    __slots__ = ("_deadline", "_mark", "left")
+    __slots__ = ("left",)
 
-    def __init__(self, units: int = CALL_LIMIT, deadline: float | None = None) -> None:
+    def __init__(self, units: int = CALL_LIMIT) -> None:
         self.left = units
-        self._deadline = deadline
-        self._mark = units - STRIDE if deadline is not None else 0
 
     def spend(self, units: int) -> None:
         """Spends units.
@@ -96,22 +87,8 @@ class CostBudget:
             BudgetExceeded: nothing is left.
         """
         self.left -= units
-        if self.left < self._mark:
-            self._look()
-
-    def _look(self) -> None:
         if self.left < 0:
             raise BudgetExceeded
-        if self._deadline is not None:
-            if time.monotonic() > self._deadline:
-                self.left = -1
-                raise BudgetExceeded
-            self._mark = self.left - STRIDE
-
-
-def deadline_in(seconds: float) -> float:
-    """The deadline of a budget that begins now."""
-    return time.monotonic() + seconds
 
 
 def traversal(*values: object) -> int:

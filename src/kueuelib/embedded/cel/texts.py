@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import string
+from itertools import islice
 from typing import Any
 
 from kueuelib.embedded.cel.conversions import format_double
@@ -161,11 +162,11 @@ def add_texts(library: Library) -> None:
     method("join", "list<string>;string", "string", _join, budgeted=True)
     method("format", "string;list<dyn>", "string", format_text, budgeted=True)
     function("strings.quote", "string", "string", lambda a: f'"{a.translate(_QUOTED)}"', traversal)
-    method("matches", "string;string", "bool", _matches, budgeted=True)
-    function("matches", "string;string", "bool", _matches, budgeted=True)
-    method("find", "string;string", "string", _find, budgeted=True)
-    method("findAll", "string;string", "list<string>", _find_all, budgeted=True)
-    method("findAll", "string;string;int", "list<string>", _find_all, budgeted=True)
+    method("matches", "string;string", "bool", _matches, _searched)
+    function("matches", "string;string", "bool", _matches, _searched)
+    method("find", "string;string", "string", _find, _searched)
+    method("findAll", "string;string", "list<string>", _find_all, _searched)
+    method("findAll", "string;string;int", "list<string>", _find_all, _searched)
 
 
 def _product(text: str, part: str, *_: Any) -> int:
@@ -238,23 +239,17 @@ def _join(budget: CostBudget, parts: list[Any], separator: str = "") -> str:
     return separator.join(parts)
 
 
-def _matches(budget: CostBudget, text: str, pattern: str) -> bool:
-    budget.spend(traversal(pattern) * 10)
-    return compile_pattern(pattern).matches(text, budget.spend)
+def _searched(text: str, pattern: str, *_: Any) -> int:
+    return (len(text) // 10 + 1) * -(-len(pattern) // 4)
 
 
-def _find(budget: CostBudget, text: str, pattern: str) -> str:
-    budget.spend(traversal(pattern) * 10)
-    return next(compile_pattern(pattern).find_all(text, budget.spend), "")
+def _matches(text: str, pattern: str) -> bool:
+    return compile_pattern(pattern).matches(text)
 
 
-def _find_all(budget: CostBudget, text: str, pattern: str, limit: int = -1) -> list[str]:
-    budget.spend(traversal(pattern) * 10)
-    matches: list[str] = []
-    if limit == 0:
-        return matches
-    for each in compile_pattern(pattern).find_all(text, budget.spend):
-        matches.append(each)
-        if len(matches) == limit:
-            break
-    return matches
+def _find(text: str, pattern: str) -> str:
+    return next(compile_pattern(pattern).find_all(text), "")
+
+
+def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
+    return list(islice(compile_pattern(pattern).find_all(text), limit if limit >= 0 else None))

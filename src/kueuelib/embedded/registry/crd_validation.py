@@ -23,7 +23,6 @@ from kueuelib.embedded.builtins.fields import (
 )
 from kueuelib.embedded.builtins.metadata import label_1035, subdomain
 from kueuelib.embedded.builtins.rule_table import BrokenRules, Check, ValuePlace, check
-from kueuelib.embedded.cel.regex import are_too_large
 from kueuelib.embedded.registry.cells import JsonPath
 from kueuelib.embedded.schema.formats import is_known
 from kueuelib.embedded.schema.node import MISSING, SchemaNode
@@ -159,8 +158,6 @@ def validate_definition(obj: Obj, old: Obj | None) -> list[FieldError]:
         old: the previous state; rules that it breaks already may stay broken.
     """
     spec = section(obj, "spec")
-    if are_too_large(spec.get("versions")):
-        return [forbidden("spec.versions", "the patterns of the schemas are too large together")]
     names = section(spec, "names")
     group, plural = spec.get("group") or "", names.get("plural") or ""
     errors: list[FieldError] = []

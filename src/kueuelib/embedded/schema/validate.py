@@ -20,8 +20,6 @@ from kueuelib.embedded.builtins.metadata import (
     validate_annotations,
     validate_labels,
 )
-from kueuelib.embedded.cel.errors import BudgetExceeded
-from kueuelib.embedded.cel.regex import Matcher
 from kueuelib.embedded.schema.formats import fits, in_range
 from kueuelib.embedded.schema.node import MISSING, ListType, SchemaNode, canonical, same_json
 from kueuelib.errors import FieldError
@@ -98,6 +96,7 @@ NOWHERE: Final = "<nil>"
 EXACT: Final = 2**53
 """Integers are distinguished from other numbers below this."""
 _HEAD = frozenset({"apiVersion", "kind", "metadata"})
+Errors = list[FieldError]
 
 
 def validate(node: SchemaNode, obj: Obj, old: Obj | None = None) -> list[FieldError]:
@@ -108,26 +107,26 @@ def validate(node: SchemaNode, obj: Obj, old: Obj | None = None) -> list[FieldEr
         obj: a pruned and defaulted object; its `metadata` is not checked.
         old: the previous state: unchanged values are not reported.
     """
-    errors = _Errors(Matcher())
+    errors: Errors = []
     _check(node, obj, MISSING if old is None else old, "", errors, head=True)
-    return list(errors)
+    return errors
 
 
 def validate_value(node: SchemaNode, value: Any) -> list[FieldError]:
     """The broken rules of a value that is not a whole object; paths start below it."""
-    errors = _Errors(Matcher())
+    errors: Errors = []
     _check(node, value, MISSING, "", errors)
-    return list(errors)
-
-
-class _Errors(list[FieldError]):
-    def __init__(self, matcher: Matcher) -> None:
-        super().__init__()
-        self.matcher = matcher
+    return errors
 
 
 def _check(
-    node: SchemaNode, value: Any, old: Any, path: str, errors: _Errors, *, head: bool = False
+    node: SchemaNode,
+    value: Any,
+    old: Any,
+    path: str,
+    errors: Errors,
+    *,
+    head: bool = False,
 ) -> None:
     if old is not MISSING and same_json(value, old):
         return
@@ -204,32 +203,28 @@ def _type_invalid(path: str, value: str, text: str) -> FieldError:
 # ---- leaves -------------------------------------------------------------------------------------
 
 
-def _check_text(node: SchemaNode, value: str, path: str, errors: _Errors) -> None:
+def _check_text(node: SchemaNode, value: str, path: str, errors: Errors) -> None:
     if node.max_length is not None and len(value) > node.max_length:
         errors.append(too_long(path, node.max_length))
     if node.min_length is not None and len(value) < node.min_length:
         text = f"{_named(path)} should be at least {node.min_length} chars long"
         errors.append(invalid(path, value, text))
-    if node.pattern is not None:
-        try:
-            text = "" if errors.matcher.matches(node.pattern, value) else "should match"
-        except BudgetExceeded:
-            text = "takes too long to match"
-        if text:
-            errors.append(invalid(path, value, f"{_named(path)} {text} '{node.pattern.text}'"))
+    if node.pattern is not None and not node.pattern.matches(value):
+        text = f"{_named(path)} should match '{node.pattern.text}'"
+        errors.append(invalid(path, value, text))
     if node.format and not fits(node.format, value):
         text = f"{_named(path)} must be of type {node.format}: {canonical(value)}"
         errors.append(_type_invalid(path, value, text))
 
 
-def _check_range(node: SchemaNode, value: float, path: str, errors: _Errors) -> None:
+def _check_range(node: SchemaNode, value: float, path: str, errors: Errors) -> None:
     if not in_range(node.type, node.format, value):
         told = f"with format {node.format}" if node.format else "(default format)"
         text = f"Checked value must be of type {node.type} {told} in {path}"
         errors.append(invalid(NOWHERE, "", text))
 
 
-def _check_number(node: SchemaNode, value: float, path: str, errors: _Errors) -> None:
+def _check_number(node: SchemaNode, value: float, path: str, errors: Errors) -> None:
     low, high, step = node.minimum, node.maximum, node.multiple_of
     if low is not None and (value < low or (node.exclusive_minimum and value == low)):
         words = "greater than" if node.exclusive_minimum else "greater than or equal to"
@@ -246,7 +241,7 @@ def _check_number(node: SchemaNode, value: float, path: str, errors: _Errors) ->
 # ---- lists and maps -----------------------------------------------------------------------------
 
 
-def _check_list(node: SchemaNode, value: list[Any], old: Any, path: str, errors: _Errors) -> None:
+def _check_list(node: SchemaNode, value: list[Any], old: Any, path: str, errors: Errors) -> None:
     if node.max_items is not None and len(value) > node.max_items:
         errors.append(_too_many(path, len(value), node.max_items))
     if node.min_items is not None and len(value) < node.min_items:
@@ -292,7 +287,7 @@ def items_by_key(node: SchemaNode, old: Any) -> Mapping[str, Any]:
 
 
 def _check_map(
-    node: SchemaNode, value: Obj, old: Any, path: str, errors: _Errors, *, head: bool
+    node: SchemaNode, value: Obj, old: Any, path: str, errors: Errors, *, head: bool
 ) -> None:
     if node.max_properties is not None and len(value) > node.max_properties:
         errors.append(_too_many(path, len(value), node.max_properties))
@@ -315,9 +310,9 @@ def _check_map(
 # ---- junctors -----------------------------------------------------------------------------------
 
 
-def _check_junctors(node: SchemaNode, value: Any, path: str, errors: _Errors) -> None:
+def _check_junctors(node: SchemaNode, value: Any, path: str, errors: Errors) -> None:
     def holds(sub: SchemaNode) -> bool:
-        own_errors = _Errors(errors.matcher)
+        own_errors: Errors = []
         _check(sub, value, MISSING, path, own_errors)
         return not own_errors
 

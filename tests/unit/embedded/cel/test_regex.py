@@ -1,4 +1,4 @@
-"""Patterns are those of Go, and what a search may cost is known before it starts."""
+"""Patterns are those of Go."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kueuelib.embedded.cel.errors import BudgetExceeded, CostBudget
-from kueuelib.embedded.cel.regex import BadPattern, Matcher, compile_pattern
+from kueuelib.embedded.cel.regex import BadPattern, compile_pattern
 
 PATTERNS = (
     "a*b", "^a(b|c)*d$", "(a|ab)(c|bcd)(d*)", "x*", "[^ab]+", "a{2,3}", "a{2,3}?", "(?i)AbC",
@@ -19,18 +18,14 @@ PATTERNS = (
 )  # fmt: skip
 
 
-def free(_: int) -> None:
-    """Takes no payment."""
-
-
 @given(st.sampled_from(PATTERNS), st.text("abcdABCxfo1-]ä\\\n [{,2}", max_size=12))
 def test_matches_are_found_where_python_finds_them(pattern: str, text: str) -> None:
     if pattern.endswith("$") and text.endswith("\n"):
         return  # Python's `$` also matches before a last line break
     expected = re.search(pattern, text, re.ASCII)
     compiled = compile_pattern(pattern)
-    assert compiled.matches(text, free) is (expected is not None)
-    first = next(compiled.find_all(text, free), None)
+    assert compiled.matches(text) is (expected is not None)
+    first = next(compiled.find_all(text), None)
     assert first == (None if expected is None else expected.group())
 
 
@@ -71,29 +66,13 @@ def test_any_text_is_a_pattern_or_refused(pattern: str, text: str) -> None:
         compiled = compile_pattern(pattern)
     except BadPattern:
         return
-    found = next(compiled.find_all(text, free), None)
-    assert compiled.matches(text, free) is (found is not None)
+    found = next(compiled.find_all(text), None)
+    assert compiled.matches(text) is (found is not None)
 
 
 def test_a_text_that_is_not_unicode_is_searched() -> None:
-    assert compile_pattern("a").matches("\ud800a", free)
-    assert list(compile_pattern("a").find_all("\ud800a", free)) == ["a"]
-
-
-def test_a_search_is_paid_for_before_it_starts() -> None:
-    """It would take minutes, and nothing could stop it."""
-    slow = compile_pattern("[ab]*a[ab]{1000}c")
-    with pytest.raises(BudgetExceeded):
-        slow.matches("ab" * 1_500_000, CostBudget().spend)
-    with pytest.raises(BudgetExceeded):
-        Matcher().matches(slow, "ab" * 1_500_000)
-    with pytest.raises(BudgetExceeded):
-        list(compile_pattern("x").find_all("x" * 100_000, CostBudget().spend))
-
-
-def test_an_ordinary_pattern_may_look_through_the_largest_body() -> None:
-    name = compile_pattern(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
-    assert Matcher().matches(name, "a" * (3 * 2**20))
+    assert compile_pattern("a").matches("\ud800a")
+    assert list(compile_pattern("a").find_all("\ud800a")) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -112,4 +91,4 @@ def test_an_ordinary_pattern_may_look_through_the_largest_body() -> None:
     ],
 )
 def test_every_match_is_found(pattern: str, text: str, found: Any) -> None:
-    assert list(compile_pattern(pattern).find_all(text, free)) == found
+    assert list(compile_pattern(pattern).find_all(text)) == found

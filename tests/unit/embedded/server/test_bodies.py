@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from kueuelib.embedded.failures import invalid_named
 from kueuelib.embedded.http import bodies, yaml_bodies
 from kueuelib.embedded.http.answers import warning_headers
 from kueuelib.embedded.patches import json_patch
-from kueuelib.embedded.registry.crd_validation import validate_definition
 from kueuelib.embedded.schema.structural import KEPT, StructuralSchema
 from kueuelib.errors import (
     BadRequest,
@@ -134,44 +132,6 @@ def test_a_patch_copies_no_more_than_a_body_can_hold() -> None:
 def test_warnings_have_room_for_some() -> None:
     found = warning_headers(f"unknown field {i}" for i in range(10_000))
     assert 100 < len(found) < 300
-
-
-def test_patterns_that_are_large_together_are_refused() -> None:
-    """Each takes milliseconds to compile and 100 KB, which only those in use keep."""
-    definition = {
-        "metadata": {"name": "xs.a.io"},
-        "spec": {
-            "group": "a.io",
-            "scope": "Namespaced",
-            "conversion": {"strategy": "None"},
-            "names": {"plural": "xs", "kind": "X", "singular": "x", "listKind": "XList"},
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {
-                        "openAPIV3Schema": {
-                            "type": "object",
-                            "properties": {
-                                f"p{i}": {"type": "string", "pattern": f"(a{i}){{1,900}}"}
-                                for i in range(3000)
-                            },
-                        }
-                    },
-                }
-            ],
-        },
-    }
-    started = time.thread_time()
-    assert [str(each) for each in validate_definition(definition, None)] == [
-        "spec.versions: Forbidden: the patterns of the schemas are too large together"
-    ]
-    assert time.thread_time() - started < 10
-    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    for each in schema["properties"].values():
-        each["pattern"] = "a{1,900}"
-    assert validate_definition(definition, None) == []
 
 
 def test_what_looks_like_a_time_is_a_text_as_in_go() -> None:
