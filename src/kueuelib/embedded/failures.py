@@ -26,9 +26,6 @@ MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
 
-SHOWN = 256 * 1024
-"""The maximum number of characters in errors in one answer."""
-
 
 def details(kind: Kind, name: str = "", **more: Any) -> dict[str, Any]:
     """The `details` of a Status about one object."""
@@ -86,7 +83,6 @@ def invalid(kind: Kind, name: str, errors: Sequence[FieldError]) -> Invalid:
 
 def invalid_named(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> Invalid:
     """The same for objects that are not stored: options, reviews."""
-    errors = _shown(errors)
     texts = list(dict.fromkeys(map(str, errors)))
     text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     about = _about(kind, group, name)
@@ -95,17 +91,6 @@ def invalid_named(kind: str, group: str, name: str, errors: Sequence[FieldError]
     ]
     qualified = f"{kind}.{group}" if group else kind
     return Invalid(f'{qualified} "{name}" is invalid: {text}', details=about)
-
-
-def _shown(errors: Sequence[FieldError]) -> Sequence[FieldError]:
-    """As many errors as fit into an answer; the last one names the number of the others."""
-    room = SHOWN
-    for number, error in enumerate(errors):
-        room -= len(error.path) + len(error.message)
-        if room < 0 and number:
-            text = f"Too many errors: {len(errors) - number} more"
-            return [*errors[:number], FieldError("", "FieldValueTooMany", text)]
-    return errors
 
 
 def forbidden(kind: Kind, name: str, why: str) -> Forbidden:

@@ -24,7 +24,7 @@ from kueuelib.embedded.http.yaml_bodies import (
 from kueuelib.embedded.registry.kinds import Kind
 from kueuelib.embedded.schema.messages import has_wire_form, message_name, own_fields
 from kueuelib.embedded.schema.mismatch import HEAD, json_type
-from kueuelib.errors import BadRequest, TooLarge, UnsupportedMediaType
+from kueuelib.errors import BadRequest, UnsupportedMediaType
 
 # ---- bodies in Kubernetes' protobuf form, which typed Go clients send for built-in kinds ---------
 # Only reading is needed: every such client, including kubectl, also accepts JSON answers. The
@@ -251,8 +251,6 @@ _SPECIAL: dict[str, Any] = {
 # --------------------------------------------------------------------------------------------------
 
 LIMIT = 3 * 2**20
-VALUES = 100_000
-"""The maximum number of items and fields in a body, because each is work for the server."""
 JSON_TYPES = ("application/json", "text/json")
 _FIELD_ENDS = re.compile(rb'"\s*:')
 _HEAD = ("apiversion", "kind")
@@ -274,7 +272,6 @@ def parse(body: bytes, content_type: str, *, notice_duplicates: bool) -> tuple[A
 
     Raises:
         BadRequest: the body is malformed.
-        TooLarge: it has too many values.
     """
     media = media_type(content_type)
     if media == MEDIA_TYPE:
@@ -291,20 +288,7 @@ def parse(body: bytes, content_type: str, *, notice_duplicates: bool) -> tuple[A
             data = orjson.loads(body)
         except orjson.JSONDecodeError:
             raise not_json(body) from error
-    if sum(map(body.count, (b",", b"[", b"{"))) > VALUES and _size(data) > VALUES:
-        raise TooLarge(f"Request entity too large: more than {VALUES} values")
     return data, _duplicates(body, data) if notice_duplicates else []
-
-
-def _size(data: Any) -> int:
-    """The number of items and fields."""
-    count, rest = 0, [data]
-    while rest:
-        inner = rest.pop()
-        count += len(inner)
-        values = inner.values() if isinstance(inner, dict) else inner
-        rest += [each for each in values if isinstance(each, dict | list)]
-    return count
 
 
 def check_object_type(content_type: str) -> None:

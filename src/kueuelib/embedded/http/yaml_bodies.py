@@ -1,8 +1,4 @@
-"""YAML as Kubernetes reads it, into JSON data, event by event.
-
-The data are built from parser events instead of the library's loader, which would block the
-interpreter for seconds with a large body, even in a thread, and has no limits.
-"""
+"""YAML as Kubernetes reads it, into JSON data, event by event."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import base64
 import json
 import math
 import re
-import time
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -144,12 +139,9 @@ def not_yaml(error: Exception) -> UnreadableBody:
 
 # --------------------------------------------------------------------------------------------------
 
-NODE_LIMIT: Final = 200_000
+ALIASED: Final = 200_000
+"""The maximum number of values that the aliases of a document repeat."""
 DEPTH: Final = 1000
-SECONDS: Final = 5.0
-"""Processor time of this thread, so that a busy machine refuses no more than an idle one."""
-_LOOK_EVERY: Final = 1024
-"""The number of events between two reads of the clock."""
 _PREFIX: Final = "tag:yaml.org,2002:"
 _LONGEST: Final = 400
 """No number is longer; what is remains a text, as in Go where a number is too large."""
@@ -215,40 +207,25 @@ class _Builder:
 
     def __init__(self, body: bytes) -> None:
         self._loader = _BodyLoader(body)
-        self._until = time.thread_time() + SECONDS
-        self._events = 0
         self._nodes = 0
+        self._aliased = 0
         self._depth = 0
         self._anchors: dict[str, tuple[Any, int] | None] = {}
         self._plain: dict[str, Any] = {}
 
     def documents(self) -> Iterator[Any]:
         """The documents in order."""
-        while True:
-            event = self._next()
-            if isinstance(event, yaml.StreamEndEvent):
-                return
+        while not isinstance(event := self._loader.get_event(), yaml.StreamEndEvent):
             if isinstance(event, yaml.DocumentStartEvent):
                 self._anchors.clear()
-                self._nodes = 0
-                document = self._value(self._next())
+                self._aliased = 0
+                document = self._value(self._loader.get_event())
                 yield "<<" if document is _Merge else document
-
-    def _next(self) -> Any:
-        self._events += 1
-        if self._events % _LOOK_EVERY == 0 and time.thread_time() > self._until:
-            raise BadRequest(f"error parsing YAML: it takes more than {SECONDS:g} s of processor")
-        return self._loader.get_event()
-
-    def _count(self, nodes: int) -> None:
-        self._nodes += nodes
-        if self._nodes > NODE_LIMIT:
-            raise BadRequest("yaml: document contains excessive aliasing: too many values")
 
     def _value(self, event: Any) -> Any:
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event.anchor)
-        self._count(1)
+        self._nodes += 1
         if event.anchor:
             self._anchors[event.anchor] = None
         before = self._nodes
@@ -263,7 +240,10 @@ class _Builder:
         known = self._anchors[anchor]
         if known is None:
             raise BadRequest(f"error parsing YAML: anchor '{anchor}' value contains itself")
-        self._count(known[1])
+        self._nodes += known[1]
+        self._aliased += known[1]
+        if self._aliased > ALIASED:
+            raise BadRequest("yaml: document contains excessive aliasing")
         return copied(known[0])
 
     def _scalar(self, event: Any) -> Any:
@@ -323,7 +303,7 @@ class _Builder:
 
     def _list(self) -> list[Any]:
         items = []
-        while not isinstance(event := self._next(), yaml.SequenceEndEvent):
+        while not isinstance(event := self._loader.get_event(), yaml.SequenceEndEvent):
             value = self._value(event)
             items.append("<<" if value is _Merge else value)
         return items
@@ -331,8 +311,8 @@ class _Builder:
     def _map(self) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         merged: dict[str, Any] = {}
-        while not isinstance(event := self._next(), yaml.MappingEndEvent):
-            key, value = self._value(event), self._value(self._next())
+        while not isinstance(event := self._loader.get_event(), yaml.MappingEndEvent):
+            key, value = self._value(event), self._value(self._loader.get_event())
             value = "<<" if value is _Merge else value
             if key is _Merge:
                 for each in value[::-1] if isinstance(value, list) else [value]:

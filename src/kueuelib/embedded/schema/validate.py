@@ -120,13 +120,7 @@ def validate_value(node: SchemaNode, value: Any) -> list[FieldError]:
 
 
 def _check(
-    node: SchemaNode,
-    value: Any,
-    old: Any,
-    path: str,
-    errors: Errors,
-    *,
-    head: bool = False,
+    node: SchemaNode, value: Any, old: Any, path: str, errors: Errors, *, head: bool = False
 ) -> None:
     if old is not MISSING and same_json(value, old):
         return
