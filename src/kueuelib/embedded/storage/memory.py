@@ -97,10 +97,8 @@ class KindTable:
 
     def __init__(self, name: str, floor: int = 0) -> None:
         self.name = name
-        self._spaces: dict[str, dict[str, StoredState]] = {}
-        self._names: dict[str, list[str]] = {}
-        self._order: list[str] = []
-        self._count = 0
+        self._states: dict[ObjectKey, StoredState] = {}
+        self._keys: list[ObjectKey] = []
         self._log: list[StorageEvent] = []
         self._first = 0
         self._log_bytes = 0
@@ -108,12 +106,11 @@ class KindTable:
         self._waiters: set[asyncio.Future[None]] = set()
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._keys)
 
     def get(self, key: ObjectKey) -> StoredState | None:
         """The present state of an object."""
-        space = self._spaces.get(key.namespace)
-        return None if space is None else space.get(key.name)
+        return self._states.get(key)
 
     def entries(self, namespace: str = "", after: ObjectKey | None = None) -> Iterator[StoredState]:
         """Present states in the order of their keys.
@@ -122,20 +119,12 @@ class KindTable:
             namespace: only this one; empty for all.
             after: only later keys.
         """
-        spaces = self._order if not namespace else [namespace] if namespace in self._names else []
+        start = bisect_left(self._keys, (namespace, "")) if namespace else 0
+        end = bisect_left(self._keys, (f"{namespace}\0", "")) if namespace else len(self._keys)
         if after is not None:
-            spaces = spaces[bisect_left(spaces, after.namespace) :]
-        for space in spaces:
-            names = self._names[space]
-            if after is not None and space == after.namespace:
-                names = names[bisect_right(names, after.name) :]
-            objects = self._spaces[space]
-            for name in names:
-                yield objects[name]
-
-    def namespaces(self) -> list[str]:
-        """The namespaces with objects."""
-        return list(self._order)
+            start = max(start, bisect_right(self._keys, after))
+        for key in self._keys[start:end]:
+            yield self._states[key]
 
     def apply(self, change: StorageEvent) -> None:
         """Makes a change visible and wakes its waiters."""
@@ -155,26 +144,13 @@ class KindTable:
             self._note(change)
 
     def _place(self, change: StorageEvent) -> None:
-        entry = change.after
-        namespace, name = entry.key
+        key = change.after.key
         if change.removed:
-            space = self._spaces[namespace]
-            del space[name]
-            names = self._names[namespace]
-            del names[bisect_left(names, name)]
-            self._count -= 1
-            if not space:
-                del self._spaces[namespace], self._names[namespace]
-                del self._order[bisect_left(self._order, namespace)]
-        else:
-            if namespace not in self._spaces:
-                self._spaces[namespace] = {}
-                self._names[namespace] = []
-                insort(self._order, namespace)
-            if change.before is None:
-                insort(self._names[namespace], name)
-                self._count += 1
-            self._spaces[namespace][name] = entry
+            del self._states[key], self._keys[bisect_left(self._keys, key)]
+            return
+        if change.before is None:
+            insort(self._keys, key)
+        self._states[key] = change.after
 
     def _note(self, change: StorageEvent) -> None:
         self._log.append(change)
