@@ -15,7 +15,6 @@ from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.dialling import Contexts, Services, service_session
 from kueuelib.embedded.conversion import HookFailed
 
-ANSWER_LIMIT = 16 * 2**20
 HTTPS = 443
 
 
@@ -66,16 +65,11 @@ class HookClient:
                     allow_redirects=False,
                 ) as response,
             ):
-                raw = await response.content.read(ANSWER_LIMIT + 1)
-                while not response.content.at_eof() and len(raw) <= ANSWER_LIMIT:
-                    raw += await response.content.read(ANSWER_LIMIT)
-                status = response.status
+                raw, status = await response.read(), response.status
         except TimeoutError as error:
             raise HookFailed(f'Post "{url}": context deadline exceeded') from error
         except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
             raise HookFailed(f'Post "{url}": {_reason(error)}') from error
-        if len(raw) > ANSWER_LIMIT:
-            raise HookFailed(f'Post "{url}": the answer is longer than {ANSWER_LIMIT} bytes')
         if status != 200:
             text = raw[:200].decode(errors="replace").strip()
             raise HookFailed(f"the server responded with the status code {status}: {text}")

@@ -198,22 +198,20 @@ class WebhookChain:
         self._hooks = hooks
         self._reader = reader
         self._converter = converter
-        self._mutating: dict[tuple[Any, ...], list[Call]] = {}
-        self._validating: dict[tuple[Any, ...], list[Call]] = {}
         self._compiled: dict[Resource, list[CompiledWebhook]] = {}
+        self._known: dict[tuple[Any, ...], list[Call]] = {}
         commits.listen(self._notice)
 
     def _notice(self, kind: Kind, _: StorageEvent) -> None:
         if (kind.group, kind.kind) in EXEMPT:
             self._compiled.clear()
-            self._mutating.clear()
-            self._validating.clear()
+            self._known.clear()
 
     # ---- the two passes
 
     async def mutate(self, kind: Kind, request: AdmissionAttributes) -> bool:
         """Lets webhooks change `request.obj`; returns whether one did."""
-        calls = self._calls(MUTATING_WEBHOOKS, self._mutating, kind, request)
+        calls = self._calls(MUTATING_WEBHOOKS, kind, request)
         if not calls:
             return False
         namespace = self._namespace(kind, request)
@@ -234,7 +232,7 @@ class WebhookChain:
 
     async def validate(self, kind: Kind, request: AdmissionAttributes) -> None:
         """Lets webhooks refuse the request; all are called in parallel."""
-        calls = self._calls(VALIDATING_WEBHOOKS, self._validating, kind, request)
+        calls = self._calls(VALIDATING_WEBHOOKS, kind, request)
         if not calls:
             return
         namespace = self._namespace(kind, request)
@@ -244,18 +242,12 @@ class WebhookChain:
         elif wanted:
             await gather_first_failure([self._ask(kind, request, call) for call in wanted])
 
-    def _calls(
-        self,
-        source: Resource,
-        cache: dict[tuple[Any, ...], list[Call]],
-        kind: Kind,
-        request: AdmissionAttributes,
-    ) -> list[Call]:
+    def _calls(self, source: Resource, kind: Kind, request: AdmissionAttributes) -> list[Call]:
         if (kind.group, kind.kind) in EXEMPT:
             return []
         version = request.resource.version
-        key = (kind, version, request.subresource, request.operation)
-        calls = cache.get(key)
+        key = (source, kind, version, request.subresource, request.operation)
+        calls = self._known.get(key)
         if calls is None:
             if source not in self._compiled:
                 self._compiled[source] = compile_hooks(
@@ -266,7 +258,7 @@ class WebhookChain:
                 at = hook.version_for(request.operation, kind, version, request.subresource)
                 if at is not None:
                     calls.append((hook, at))
-            cache[key] = calls
+            self._known[key] = calls
         return calls
 
     def _namespace(self, kind: Kind, request: AdmissionAttributes) -> Obj | None:

@@ -44,8 +44,8 @@ _IN_PATHS = "/$&+,:;=@"
 _HANDED_ON = ("Accept", "Content-Type", "User-Agent")
 _HANDED_BACK = ("Content-Type", "Cache-Control", "Warning", "Retry-After")
 _OWN: Final = [(_USER, "system:kube-aggregator"), (_GROUP, "system:masters")]
-LIST_SECONDS, LIST_LIMIT = 5.0, 2**21
-"""The time limit, and the maximum number of bytes, of another server's list of resources."""
+LIST_SECONDS = 5.0
+"""The time limit of another server's list of resources."""
 RENEW_SECONDS, RETRY_SECONDS = 30.0, 1.0
 """After so long a list is asked for again; the second, if the last attempt failed."""
 _FAILURES: Final = (HookFailed, aiohttp.ClientError, OSError, ValueError)
@@ -190,17 +190,13 @@ class Aggregation:
 
     async def _list(self, place: tuple[str, str], spec: Mapping[str, Any]) -> None:
         path = "/apis/" + "/".join(place)
-        raw, listed = bytearray(), None
+        listed = None
         try:
             async with (
                 asyncio.timeout(LIST_SECONDS),
                 await self._call("GET", path, _OWN, spec) as answer,
             ):
-                async for chunk in answer.content.iter_any():
-                    raw += chunk
-                    if len(raw) > LIST_LIMIT:
-                        raise ValueError(f"{path} has more than {LIST_LIMIT} bytes")
-            listed = _resources(orjson.loads(raw))
+                listed = _resources(orjson.loads(await answer.read()))
         except _FAILURES as error:
             _LOG.info("the resources of %s are unknown: %s", path, _unavailable(error))
         finally:

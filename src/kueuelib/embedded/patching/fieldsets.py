@@ -37,9 +37,6 @@ _SELF: Final = "."
 NO_KEY: Final = "k:{}"
 _KNOWN: Final = 512
 """The number of cached JSON forms, because objects of a kind mostly have the same owners."""
-_LARGE: Final = 256
-_LARGE_TEXT: Final = 8192
-"""Larger sets and longer forms are not cached."""
 
 
 def field(name: str) -> str:
@@ -233,8 +230,6 @@ def _tree(fields: FieldSet) -> Tree:
 
 def to_fields_v1(fields: FieldSet) -> Obj:
     """The JSON form, elements in a fixed order."""
-    if len(fields) > _LARGE:
-        return _shortened(_tree(fields))
     fields_v1: Obj = orjson.loads(_written(fields))
     return fields_v1
 
@@ -256,8 +251,7 @@ def from_fields_v1(raw: Mapping[str, Any]) -> FieldSet:
     Raises:
         ValueError: it is not valid.
     """
-    text = orjson.dumps(raw)
-    return _read_text(text) if len(text) <= _LARGE_TEXT else _read_text.__wrapped__(text)
+    return _read_text(orjson.dumps(raw))
 
 
 @lru_cache(_KNOWN)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import attrs
@@ -36,12 +36,7 @@ class StructuralSchema:
         Raises:
             ValueError: a pattern or a list type is not valid.
         """
-        text = orjson.dumps(openapi)
-        schema = _RECENT.pop(text, None) or cls(from_openapi(openapi))
-        _RECENT[text] = schema
-        if len(_RECENT) > KEPT:
-            _RECENT.popitem(last=False)
-        return schema
+        return _compiled(orjson.dumps(openapi))
 
     def prune(self, obj: Obj) -> list[str]:
         """Remove unknown fields in place, and return their paths."""
@@ -98,7 +93,9 @@ class StructuralSchema:
         return broken
 
 
-_RECENT: OrderedDict[bytes, StructuralSchema] = OrderedDict()
+@lru_cache(KEPT)
+def _compiled(openapi: bytes) -> StructuralSchema:
+    return StructuralSchema(from_openapi(orjson.loads(openapi)))
 
 
 def apply_defaults(node: SchemaNode, value: Any) -> None:
