@@ -74,7 +74,6 @@ def kind_of(crd: Obj, revision: int, previous: Kind | None) -> Kind:
         field_names=frozenset(paths),
         generation=True,
         conversion=spec.get("conversion"),
-        origin=crd["metadata"]["uid"],
         since=revision if changed and previous is not None else since_,
         epoch=revision,
         terminating=ending,

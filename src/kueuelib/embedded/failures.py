@@ -139,12 +139,10 @@ def unexplained(message: str, code: int = 500) -> ApiError:
     return ApiError(message, code=code, reason="")
 
 
-def wrong_method(kind: Kind | None = None, verb: str = "") -> MethodNotAllowed:
+def wrong_method() -> MethodNotAllowed:
     """The resource exists but not this verb of it."""
-    if kind is None:
-        text = "the server does not allow this method on the requested resource"
-        return MethodNotAllowed(text, details={})
-    return MethodNotAllowed(f"{verb} is not supported on resources of kind {kind.qualified_plural}")
+    text = "the server does not allow this method on the requested resource"
+    return MethodNotAllowed(text, details={})
 
 
 def unsupported_patch() -> UnsupportedMediaType:

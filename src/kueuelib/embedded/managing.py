@@ -15,6 +15,7 @@ from kueuelib.api.meta import Obj, format_time
 from kueuelib.embedded import failures
 from kueuelib.embedded.admission.plugin import SYSTEM
 from kueuelib.embedded.builtins.fields import required, section
+from kueuelib.embedded.builtins.metadata import MANAGER_LIMIT
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.decoding import (
     check_embedded,
@@ -88,7 +89,6 @@ def without(config: Obj, path: str) -> Obj | None:
 
 # --------------------------------------------------------------------------------------------------
 
-MANAGER_LIMIT = 128
 UNKNOWN_MANAGER = "unknown"
 PROBLEMS = 100
 """The maximum number of values of wrong types that are named, each of which takes another pass over

@@ -247,7 +247,7 @@ def json_patch(target: Obj, operations: Any, *, checked: bool = True) -> Any:
     """
     problem = _type_problem(operations)
     if problem and not (checked or isinstance(operations, list)):
-        raise BadRequest(f"json: cannot unmarshal {_named(operations)} into {_GO_PATCH}")
+        raise BadRequest(f"json: cannot unmarshal {json_type(operations)} into {_GO_PATCH}")
     if problem:
         raise BadRequest(f"error decoding patch: json: cannot unmarshal {problem}")
     if len(operations) > OPERATIONS_LIMIT:
@@ -299,20 +299,15 @@ def _is_absent(target: Any, path: str) -> bool:
 def _type_problem(operations: Any) -> str:
     """The error for a value that is not a list of operations."""
     if not isinstance(operations, list):
-        return f"{_named(operations)} into Go value of type []handlers.jsonPatchOp"
+        return f"{json_type(operations)} into Go value of type []handlers.jsonPatchOp"
     for each in operations:
         if not isinstance(each, dict):
-            return f"{_named(each)} into Go value of type handlers.jsonPatchOp"
+            return f"{json_type(each)} into Go value of type handlers.jsonPatchOp"
         for key in ("op", "path", "from"):
             if not isinstance(each.get(key, ""), str):
-                shown = _named(each[key])
+                shown = json_type(each[key])
                 return f"{shown} into Go struct field jsonPatchOp.{key} of type string"
     return ""
-
-
-def _named(value: Any) -> str:
-    names = {dict: "object", list: "array", str: "string", bool: "bool", type(None): "null"}
-    return names.get(type(value), "number")
 
 
 def patched(
@@ -337,7 +332,7 @@ def patched(
         if body is None or not (checked or isinstance(body, dict)):
             raise BadRequest("Invalid JSON Patch")
         if not isinstance(body, dict):
-            text = f"json: cannot unmarshal {_named(body)} into Go value of type"
+            text = f"json: cannot unmarshal {json_type(body)} into Go value of type"
             raise BadRequest(f"error decoding patch: {text} map[string]interface {{}}")
         return merge_patch(target, _tidied(copy_json(body)))
     assert type_ is PatchType.STRATEGIC, "apply patches have a path of their own"

@@ -162,11 +162,10 @@ def validate_annotations(annotations: Mapping[str, Any] | None, path: str) -> li
     return errors
 
 
-def _owner_references(meta: Mapping[str, Any], path: str) -> list[FieldError]:
-    errors = []
+def _owner_references(meta: Mapping[str, Any]) -> list[FieldError]:
+    errors, where = [], "metadata.ownerReferences"
     controller = None
     for ref in listed(meta, "ownerReferences"):
-        where = f"{path}.ownerReferences"
         version = ref.get("apiVersion") or ""
         if not version.rpartition("/")[2]:
             errors.append(invalid(f"{where}.apiVersion", version, "version must not be empty"))
@@ -184,7 +183,7 @@ def _owner_references(meta: Mapping[str, Any], path: str) -> list[FieldError]:
                     "Only one reference can have Controller set to true. "
                     f'Found "true" in references for {names[0]} and {names[1]}'
                 )
-                errors.append(invalid(f"{path}.ownerReferences", meta.get("ownerReferences"), text))
+                errors.append(invalid(where, meta.get("ownerReferences"), text))
             controller = ref
     return errors
 
@@ -199,10 +198,10 @@ def validate_finalizers(meta: Mapping[str, Any]) -> list[FieldError]:
     ]
 
 
-def _finalizers(meta: Mapping[str, Any], path: str) -> list[FieldError]:
+def _finalizers(meta: Mapping[str, Any]) -> list[FieldError]:
     errors = []
     finalizers = listed(meta, "finalizers")
-    where = f"{path}.finalizers"
+    where = "metadata.finalizers"
     for name in finalizers:
         errors += [invalid(where, name, text) for text in _qualified_name(name)]
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
@@ -211,54 +210,51 @@ def _finalizers(meta: Mapping[str, Any], path: str) -> list[FieldError]:
     return errors
 
 
-def validate_metadata(
-    obj: Obj, rule: NameRule, *, namespaced: bool, path: str = "metadata"
-) -> list[FieldError]:
+def validate_metadata(obj: Obj, rule: NameRule, *, namespaced: bool) -> list[FieldError]:
     """The broken rules of the metadata of an object whose name has been generated.
 
     Args:
         obj: the object.
         rule: for its name.
         namespaced: whether the kind lives in namespaces.
-        path: of the metadata.
     """
     meta = section(obj, "metadata")
     errors = []
     prefix = meta.get("generateName")
     if prefix:
         sample = prefix[:-1] + "a" if prefix.endswith("-") else prefix
-        errors += [invalid(f"{path}.generateName", prefix, text) for text in rule(sample)]
+        errors += [invalid("metadata.generateName", prefix, text) for text in rule(sample)]
     name = meta.get("name")
     if not name:
-        errors.append(required(f"{path}.name", "name or generateName is required"))
+        errors.append(required("metadata.name", "name or generateName is required"))
     else:
-        errors += [invalid(f"{path}.name", name, text) for text in rule(name)]
+        errors += [invalid("metadata.name", name, text) for text in rule(name)]
     namespace = meta.get("namespace")
     if namespaced and not namespace:
-        errors.append(required(f"{path}.namespace"))
+        errors.append(required("metadata.namespace"))
     elif namespaced:
         texts = label(namespace or "")
-        errors += [invalid(f"{path}.namespace", namespace, text) for text in texts]
+        errors += [invalid("metadata.namespace", namespace, text) for text in texts]
     elif namespace:
-        errors.append(forbidden(f"{path}.namespace", "not allowed on this type"))
-    return [*errors, *_texts(meta, path), *_finalizers(meta, path)]
+        errors.append(forbidden("metadata.namespace", "not allowed on this type"))
+    return [*errors, *_texts(meta), *_finalizers(meta)]
 
 
-def _texts(meta: Mapping[str, Any], path: str) -> list[FieldError]:
+def _texts(meta: Mapping[str, Any]) -> list[FieldError]:
     """The rules that every layer checks, for new and changed objects."""
     return [
-        *validate_labels(meta.get("labels"), f"{path}.labels"),
-        *validate_annotations(meta.get("annotations"), f"{path}.annotations"),
+        *validate_labels(meta.get("labels"), "metadata.labels"),
+        *validate_annotations(meta.get("annotations"), "metadata.annotations"),
         *(
-            too_long(f"{path}.managedFields[{i}].manager", MANAGER_LIMIT)
+            too_long(f"metadata.managedFields[{i}].manager", MANAGER_LIMIT)
             for i, entry in enumerate(meta.get("managedFields") or ())
             if len(entry.get("manager", "")) > MANAGER_LIMIT
         ),
-        *_owner_references(meta, path),
+        *_owner_references(meta),
     ]
 
 
-def validate_metadata_update(new: Obj, old: Obj, path: str = "metadata") -> list[FieldError]:
+def validate_metadata_update(new: Obj, old: Obj) -> list[FieldError]:
     """The broken rules of a change of metadata."""
     now, before = section(new, "metadata"), section(old, "metadata")
     errors = []
@@ -272,7 +268,7 @@ def validate_metadata_update(new: Obj, old: Obj, path: str = "metadata") -> list
                 "no new finalizers can be added if the object is being deleted, "
                 f"found new finalizers []string{{{names}}}"
             )
-            errors.append(forbidden(f"{path}.finalizers", text))
+            errors.append(forbidden("metadata.finalizers", text))
     for key in ("name", "namespace", "uid", "creationTimestamp"):
-        errors += immutable(f"{path}.{key}", now.get(key), before.get(key))
-    return [*errors, *_texts(now, path)]
+        errors += immutable(f"metadata.{key}", now.get(key), before.get(key))
+    return [*errors, *_texts(now)]

@@ -139,11 +139,11 @@ class TolerationPlugin(AdmissionPlugin):
         tolerate_unready_nodes(request.new["spec"])
 
 
-def tolerate_unready_nodes(spec: Obj, seconds: int = 300) -> None:
+def tolerate_unready_nodes(spec: Obj) -> None:
     """Adds the tolerations that every new pod gets, unless it has its own for these taints."""
     present = listed(spec, "tolerations")
     added = [
-        {"key": name, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+        {"key": name, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
         for name in (NOT_READY, UNREACHABLE)
         if not _mentions(present, name)
     ]

@@ -13,6 +13,7 @@ from kueuelib.embedded import failures
 from kueuelib.embedded.access.attributes import Attributes
 from kueuelib.embedded.admission.plugin import UserInfo
 from kueuelib.embedded.builtins.fields import forbidden, invalid, not_supported, required, too_long
+from kueuelib.embedded.builtins.metadata import MANAGER_LIMIT
 from kueuelib.embedded.reading import UNLESS_VERSION
 from kueuelib.embedded.schema.formats import BAD_ESCAPE
 from kueuelib.embedded.schema.mismatch import HEAD, json_type
@@ -94,7 +95,6 @@ def parse(path: str) -> Route | None:
 
 # --------------------------------------------------------------------------------------------------
 
-MANAGER_LIMIT = 128
 OPTIONS_GROUP = "meta.k8s.io"
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _BOUND = 2**63

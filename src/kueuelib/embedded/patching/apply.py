@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from kueuelib.api.meta import Obj
+from kueuelib.embedded.builtins.metadata import ANNOTATIONS_LIMIT
 from kueuelib.embedded.patching import fieldsets
 from kueuelib.embedded.patching.fieldsets import (
     NO_FIELDS,
@@ -210,8 +211,6 @@ def apply_conflict(conflicts: Mapping[ManagerEntry, fieldsets.FieldSet]) -> Conf
 KUBECTL: Final = "kubectl"
 """The only manager to which this applies."""
 ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
-ANNOTATIONS_LIMIT: Final = 256 * 1024
-"""Bytes of all annotations together."""
 _ESCAPES: Final = {
     ord(letter): f"\\u{ord(letter):04x}" for letter in ("<", ">", "&", "\u2028", "\u2029")
 }

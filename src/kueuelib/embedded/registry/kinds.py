@@ -111,7 +111,6 @@ class Kind:
             dependents.
         subresources: further subresources that store the object, for example `finalize`.
         conversion: the `spec.conversion` of a CRD with several versions, or None.
-        origin: UID of the CRD, empty for built-in kinds.
         since: the resource version since which objects are stored with the present schema.
         epoch: the resource version of the definition; a change makes converted views stale.
         terminating: whether the definition is being deleted.
@@ -145,7 +144,6 @@ class Kind:
     propagation: str | None = None
     subresources: frozenset[str] = frozenset()
     conversion: Mapping[str, Any] | None = None
-    origin: str = ""
     since: int = 0
     epoch: int = 0
     terminating: bool = False
