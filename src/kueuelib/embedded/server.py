@@ -10,7 +10,8 @@ import secrets
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -152,7 +153,7 @@ class ApiServer:
         self._simulate = simulate
         self._service: ApiService | None = None
         self._credentials: credentials.Credentials | None = None
-        self._closers: list[Callable[[], Awaitable[None]]] = []
+        self._stack = AsyncExitStack()
 
     @property
     def service(self) -> ApiService:
@@ -265,12 +266,8 @@ class ApiServer:
     def _open_folder(self, path: Path) -> None:
         from kueuelib.embedded.storage.folder import DataFolder
 
-        self._folder = folder = DataFolder(path)
-
-        async def close() -> None:
-            folder.close()
-
-        self._closers.append(close)
+        self._folder = DataFolder(path)
+        self._stack.callback(self._folder.close)
 
     def _listen(self) -> socket.socket:
         """Opens a listener; for port 0, the port of the last time is preferred."""
@@ -313,7 +310,7 @@ class ApiServer:
             kept = persisted_credentials(self._folder, time.time(), hosts, ADMIN, ADMIN_GROUP)
             self._credentials, self.token = kept.credentials, kept.token
         hooks = HookClient()
-        self._closers.append(hooks.close)
+        self._stack.push_async_callback(hooks.close)
         service, authorizer = await self._assemble(hooks)
         self._service = service
         hooks.services = Services(service.reader, self._addresses)
@@ -325,7 +322,7 @@ class ApiServer:
         proxy = FrontProxyCertificate(time.time())
         await _announce(service, proxy.config_map(self._credentials.ca))
         aggregation = Aggregation(service.reader, hooks.services, proxy)
-        self._closers.append(aggregation.close)
+        self._stack.push_async_callback(aggregation.close)
         service.commits.listen(aggregation.follow)
         face = RequestHandler(service, self._authenticator, authorizer, address, aggregation)
         server = web.Server(
@@ -335,19 +332,19 @@ class ApiServer:
         )
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=STOP_SECONDS)
         await runner.setup()
-        self._closers.append(lambda: close_connections(runner))
+        self._stack.push_async_callback(close_connections, runner)
         connection = partial(StatusConnection, auto_decompress=False)
         site = Site(server, listener, self._credentials.server_context(), connection)
-        self._closers.append(_stopping(site))
+        self._stack.callback(site.stop)
         await site.start()
-        self._closers.append(self._service.close)
-        self._closers.append(_cancelling(asyncio.create_task(keep_expiring(service))))
+        self._stack.push_async_callback(self._service.close)
+        self._stack.push_async_callback(_end, asyncio.create_task(keep_expiring(service)))
         if self._simulate:
             from kueuelib.embedded.cluster.simulation import SimulatedCluster
 
             self._cluster = SimulatedCluster(service, clock=self._clock)
             await self._cluster.start()
-            self._closers.append(self._cluster.close)
+            self._stack.push_async_callback(self._cluster.close)
 
     async def _assemble(self, hooks: HookClient) -> tuple[ApiService, Authorizer]:
         now = time.time if self._clock is None else self._clock.now
@@ -366,8 +363,7 @@ class ApiServer:
         return service, escalation.rbac
 
     async def _stop(self) -> None:
-        while self._closers:
-            await self._closers.pop()()
+        await self._stack.aclose()
         self._cluster = None
 
 
@@ -380,19 +376,9 @@ async def _announce(service: ApiService, config_map: Obj) -> None:
         await service.update(CONFIG_MAPS, config_map, options=options)
 
 
-def _stopping(site: Site) -> Callable[[], Awaitable[None]]:
-    async def stop() -> None:
-        site.stop()
-
-    return stop
-
-
-def _cancelling(task: asyncio.Task[None]) -> Callable[[], Awaitable[None]]:
-    async def cancel() -> None:
-        task.cancel()
-        await asyncio.wait((task,))
-
-    return cancel
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait((task,))
 
 
 def _request(
