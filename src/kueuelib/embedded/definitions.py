@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import attrs
@@ -180,7 +180,7 @@ class Definitions:
     _commits: Commits
     _deletes: Deletes
     _withdrawn: Callable[[Kind], None]
-    _changed: Callable[[Kind], Awaitable[None]]
+    _changed: Callable[[Kind], Coroutine[Any, Any, None]]
     _cleaning: dict[str, asyncio.Task[None]] = attrs.field(init=False, factory=dict)
     _renewing: dict[str, asyncio.Task[None]] = attrs.field(init=False, factory=dict)
 
@@ -252,11 +252,8 @@ class Definitions:
         task = self._renewing.pop(name, None)
         if task is not None:
             task.cancel()
-        task = asyncio.get_running_loop().create_task(self._renew(kind))
+        task = asyncio.get_running_loop().create_task(self._changed(kind))
         self._renewing[name] = task
-
-    async def _renew(self, kind: Kind) -> None:
-        await self._changed(kind)
 
     def _begin_cleaning(self, crd: Obj) -> None:
         name = crd["metadata"]["name"]

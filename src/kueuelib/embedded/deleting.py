@@ -8,8 +8,8 @@ import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, format_time, parse_time
 from kueuelib.embedded import failures
-from kueuelib.embedded.admission.chain import Chain
 from kueuelib.embedded.admission.plugin import AdmissionAttributes, Operation
+from kueuelib.embedded.admission.webhooks import Chain
 from kueuelib.embedded.committing import Commits, held
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.registry.kinds import Kind, KindVersion

@@ -21,10 +21,9 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded import failures, subresources
 from kueuelib.embedded.access.rbac import RoleAggregation
 from kueuelib.embedded.access.tokens import Tokens
-from kueuelib.embedded.admission.chain import Chain, StoredObjects
 from kueuelib.embedded.admission.hook_rules import check_hooks
 from kueuelib.embedded.admission.plugin import AdmissionPlugin, KindRules, Operation
-from kueuelib.embedded.admission.webhooks import WebhookChain
+from kueuelib.embedded.admission.webhooks import Chain, StoredObjects, WebhookChain
 from kueuelib.embedded.builtins.core_rules import NamespaceLifecycle
 from kueuelib.embedded.builtins.stored_rules import StoredRules
 from kueuelib.embedded.committing import Commits
@@ -90,7 +89,7 @@ class ApiService:
             VALIDATING_WEBHOOKS.group_kind: StoredRules(check_hooks),
         }
         self.registry = definitions.registry = Registry(builtin_kinds({**own, **rules}))
-        self.reader = StoredObjects(self.storage, self.registry)
+        self.reader = StoredObjects(self.storage)
         self.converter = Converter(hooks)
         self.reads = Reads(self.storage, self.converter)
         self.commits = Commits(self.storage)

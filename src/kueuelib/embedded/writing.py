@@ -12,8 +12,8 @@ import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.embedded import failures
-from kueuelib.embedded.admission.chain import Chain
 from kueuelib.embedded.admission.plugin import AdmissionAttributes, Operation
+from kueuelib.embedded.admission.webhooks import Chain
 from kueuelib.embedded.builtins.fields import IMMUTABLE, invalid, keep, section
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter

@@ -1,4 +1,4 @@
-"""Mutating and validating webhooks: which ones are called, and the effects of their answers."""
+"""Plug-ins and webhooks: which ones are called, and the effects of their answers."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, labels_of
 from kueuelib.embedded import failures
 from kueuelib.embedded.access.attributes import AlwaysAllow, Attributes, Authorizer
 from kueuelib.embedded.access.reviews import user_info
-from kueuelib.embedded.admission.chain import StoredObjects
 from kueuelib.embedded.admission.hook_client import gather_first_failure
-from kueuelib.embedded.admission.plugin import AdmissionAttributes, Operation
+from kueuelib.embedded.admission.plugin import AdmissionAttributes, AdmissionPlugin, Operation
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.conversion import Converter, HookCaller, HookFailed
 from kueuelib.embedded.decoding import check_metadata, redefine
 from kueuelib.embedded.patches import json_patch
 from kueuelib.embedded.registry.kinds import Kind
-from kueuelib.embedded.storage import StorageEvent
+from kueuelib.embedded.storage import Storage, StorageEvent
 from kueuelib.errors import ApiError, BadRequest, ServerError
 from kueuelib.machinery.selectors import Selector, from_label_selector
 
@@ -185,6 +184,23 @@ def _compile(hook: Mapping[str, Any], *, mutating: bool) -> CompiledWebhook:
 EXEMPT = frozenset((MUTATING_WEBHOOKS.group_kind, VALIDATING_WEBHOOKS.group_kind))
 Call = tuple[CompiledWebhook, str]
 """A hook and the version at which it wants the object."""
+
+
+@attrs.frozen(eq=False)
+class StoredObjects:
+    """The `StoreReader` of the storage for plug-ins."""
+
+    _storage: Storage
+
+    def get(self, resource: Resource, key: ObjectKey) -> Obj | None:
+        """The object at its stored version, or None."""
+        entry = self._storage.table(f"{resource.plural}.{resource.group}").get(key)
+        return None if entry is None else entry.obj()
+
+    def items(self, resource: Resource, namespace: str = "") -> Iterator[Obj]:
+        """All objects of the kind, decoded one by one."""
+        table = self._storage.table(f"{resource.plural}.{resource.group}")
+        return (entry.obj() for entry in table.entries(namespace))
 
 
 class WebhookChain:
@@ -445,3 +461,39 @@ def _denied(hook: CompiledWebhook, given: Any) -> ApiError:
     if isinstance(status.get("details"), dict):
         error.details = dict(status["details"])
     return error
+
+
+# ---- plug-ins, then webhooks ---------------------------------------------------------------------
+
+
+class Chain:
+    """Everything that may change or refuse a write, in the order of kube-apiserver."""
+
+    def __init__(
+        self, plugins: Sequence[AdmissionPlugin], reader: StoredObjects, webhooks: WebhookChain
+    ) -> None:
+        self._plugins = tuple(plugins)
+        self._reader = reader
+        self._webhooks = webhooks
+
+    async def mutate(self, kind: Kind, request: AdmissionAttributes) -> bool:
+        """Plug-ins, then mutating webhooks; returns whether a webhook changed the object.
+
+        Raises:
+            ApiError: the write is refused.
+        """
+        for plugin in self._plugins:
+            if plugin.handles(request):
+                plugin.admit(request, self._reader)
+        return await self._webhooks.mutate(kind, request)
+
+    async def validate(self, kind: Kind, request: AdmissionAttributes) -> None:
+        """Plug-ins, then validating webhooks.
+
+        Raises:
+            ApiError: the write is refused.
+        """
+        for plugin in self._plugins:
+            if plugin.handles(request):
+                plugin.validate(request, self._reader)
+        await self._webhooks.validate(kind, request)

@@ -364,16 +364,6 @@ def _is_unique(body: bytes, data: Any) -> bool:
 def _duplicates(body: bytes, data: Any) -> list[str]:
     if _is_unique(body, data):
         return []
-    seen = False
-
-    def check(pairs: list[tuple[str, Any]]) -> None:
-        nonlocal seen
-        if len(pairs) > 1 and len({key for key, _ in pairs}) < len(pairs):
-            seen = True
-
-    json.loads(body, object_pairs_hook=check)
-    if not seen:
-        return []
     duplicates: list[str] = []
     _find(json.loads(body, object_pairs_hook=_Pairs), "", duplicates)
     return duplicates

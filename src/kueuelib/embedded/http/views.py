@@ -134,20 +134,16 @@ def list_head(kind: str, api_version: str, meta: Obj) -> bytes:
 def raw_list(kind: Kind, version: KindVersion, items: Iterable[bytes], meta: Obj) -> Parts:
     """A list of encoded objects; items of built-in kinds lose apiVersion and kind."""
     api_version = kind.api_version(version.name)
-    prefixes: tuple[bytes, ...] = ()
+    head = b""
     if kind.builtin:
         names = orjson.dumps(kind.kind), orjson.dumps(api_version)
-        prefixes = (  # files of older servers have the second order
-            b'{"kind":%b,"apiVersion":%b,' % names,
-            b'{"apiVersion":%b,"kind":%b,' % names[::-1],
-        )
-        length = len(prefixes[0])
+        head = b'{"kind":%b,"apiVersion":%b,' % names
     else:
-        length, meta = 0, {"continue": "", **meta}
+        meta = {"continue": "", **meta}
     parts: Parts = [list_head(kind.list_kind, api_version, meta)]
     for raw in items:
-        cut = raw.startswith(prefixes)
-        parts += (b"{", memoryview(raw)[length:], b",") if cut else (raw, b",")
+        cut = head and raw.startswith(head)
+        parts += (b"{", memoryview(raw)[len(head) :], b",") if cut else (raw, b",")
     return [*(parts[:-1] or parts), b"]}"]
 
 

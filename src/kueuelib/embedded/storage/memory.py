@@ -394,13 +394,7 @@ class Storage:
             StaleWrite: the present state differs from it.
             ServerError: it cannot be saved; nothing has changed.
         """
-        if table.get(key) is not expect:
-            raise StaleWrite(f"{table.name} {key}")
-        change = StorageEvent(
-            self.revision + 1, expect, self._entry(key, obj, describe), removed=False
-        )
-        self._commit(table, change)
-        return change
+        return self._write(table, key, obj, describe, expect, removed=False)
 
     def remove(
         self, table: KindTable, obj: Obj, describe: Describe, expect: StoredState
@@ -411,13 +405,7 @@ class Storage:
             StaleWrite: the present state differs from it.
             ServerError: it cannot be saved; nothing has changed.
         """
-        if table.get(expect.key) is not expect:
-            raise StaleWrite(f"{table.name} {expect.key}")
-        change = StorageEvent(
-            self.revision + 1, expect, self._entry(expect.key, obj, describe), removed=True
-        )
-        self._commit(table, change)
-        return change
+        return self._write(table, expect.key, obj, describe, expect, removed=True)
 
     def compact(self) -> None:
         """Drops all changes so far and keeps only states, like a compaction of etcd."""
@@ -431,18 +419,22 @@ class Storage:
         if journal is not None:
             await journal.close()
 
-    def _commit(self, table: KindTable, change: StorageEvent) -> None:
-        if self.journal is not None:
-            self.journal.record(table.name, change)
-        self.revision += 1
-        table.apply(change)
-
-    def _entry(self, key: ObjectKey, obj: Obj, describe: Describe) -> StoredState:
-        revision = self.revision + 1
-        meta = obj["metadata"]
+    def _write(
+        self,
+        table: KindTable,
+        key: ObjectKey,
+        obj: Obj,
+        describe: Describe,
+        expect: StoredState | None,
+        *,
+        removed: bool,
+    ) -> StorageEvent:
+        if table.get(key) is not expect:
+            raise StaleWrite(f"{table.name} {key}")
+        revision, meta = self.revision + 1, obj["metadata"]
         meta["resourceVersion"] = str(revision)
         head = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": meta}
-        return StoredState(
+        state = StoredState(
             key=key,
             revision=revision,
             version=obj["apiVersion"].rpartition("/")[2],
@@ -450,6 +442,12 @@ class Storage:
             labels=meta.get("labels") or NOTHING,
             fields=describe(obj) or NOTHING,
         )
+        change = StorageEvent(revision, expect, state, removed)
+        if self.journal is not None:
+            self.journal.record(table.name, change)
+        self.revision = revision
+        table.apply(change)
+        return change
 
 
 def encoded(obj: Obj) -> bytes:
