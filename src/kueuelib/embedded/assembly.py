@@ -57,8 +57,7 @@ def restore(service: ApiService, folder: DataFolder) -> None:
     latest = folder.latest()
     clean = folder.fact("clean") == str(latest).encode()
     history = int(folder.fact("compacted") or b"0")
-    begun = folder.begun()
-    saved = max(latest, begun[-1])
+    saved = max(latest, folder.begun())
     if folder.mark > saved:
         _LOG.warning(
             "%s has lost its latest records: it ends at resource version %d, and %d had been "
@@ -73,22 +72,15 @@ def restore(service: ApiService, folder: DataFolder) -> None:
     start = max(saved, folder.mark) + (GAP if crashed else 0)
     try:
         _keep_key(service, folder)
-        _replay(service, folder, begun, history, start if crashed else history)
+        _replay(service, folder, start if crashed else history)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(folder, f"holds an object that cannot be read: {error}") from error
+        why = f"holds an object that cannot be read: {error}"
+        fix = "restore a copy, or choose another folder"
+        raise ConfigError(str(folder.file), why, fix) from error
     storage = service.storage
     storage.revision = max(storage.revision, start)
-    kept = [each for each in begun if each < latest]
-    if not kept or storage.revision > latest:
-        kept.append(storage.revision)
-    while len(kept) > 1 and kept[1] <= history:
-        del kept[0]
-    folder.note(begun=" ".join(map(str, kept)).encode(), clean=b"")
+    folder.note(begun=str(storage.revision).encode(), clean=b"")
     storage.journal = Journal(folder)
-
-
-def _damaged(folder: DataFolder, why: str) -> ConfigError:
-    return ConfigError(str(folder.file), why, "restore a copy, or choose another folder")
 
 
 def _keep_key(service: ApiService, folder: DataFolder) -> None:
@@ -100,16 +92,12 @@ def _keep_key(service: ApiService, folder: DataFolder) -> None:
         service.tokens.adopt(pem)
 
 
-def _replay(
-    service: ApiService, folder: DataFolder, begun: list[int], compacted: int, history: int
-) -> None:
+def _replay(service: ApiService, folder: DataFolder, history: int) -> None:
     """Fills the storage.
 
     Args:
         service: that has it.
         folder: the states.
-        begun: resource versions at which servers began; the first of them is the oldest known.
-        compacted: up to it there are only the latest states.
         history: up to it changes are not shown.
     """
     storage = service.storage
@@ -120,13 +108,7 @@ def _replay(
             service.definitions.restore(orjson.loads(row.raw), row.revision)
     kinds = {kind.table: kind for kind in service.registry}
     present: dict[tuple[str, str, str], StoredState] = {}
-    whole = max(compacted, begun[0])
     for row in folder.rows():
-        if row.revision > whole:
-            if row.revision != whole + 1 and row.revision - 1 not in begun:
-                why = f"the records from resource version {whole + 1} to {row.revision - 1}"
-                raise _damaged(folder, f"{why} are missing in the middle")
-            whole = row.revision
         kind = kinds.get(row.kind)
         if kind is None:
             continue  # its definition is gone, so no client can ask for it

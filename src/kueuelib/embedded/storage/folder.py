@@ -17,7 +17,7 @@ from kueuelib.errors import ConfigError
 APPLICATION = 0x6B756575
 """Marks the files of this program (`PRAGMA application_id`)."""
 
-FORMAT = 1
+FORMAT = 2
 HEAD = b"SQLite format 3\0"
 FILE = "state.db"
 LOCK = "lock"
@@ -103,7 +103,7 @@ class DataFolder:
         self.file = path / FILE
         with self._explained():
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = self._locked(LOCK)
+            self._lock = self._locked()
         try:
             with self._explained():
                 self.mark, self.durable = self._read_mark()
@@ -111,7 +111,6 @@ class DataFolder:
                 if self.file.exists() and self.file.stat().st_size:
                     self._check()
                 self.file.touch(mode=0o600)
-                self._base = self._locked(FILE)
                 (path / MARK).touch(mode=0o600)
                 self._mark = (path / MARK).open("r+b", buffering=0)
                 self.database = sqlite3.connect(
@@ -131,7 +130,6 @@ class DataFolder:
         """Releases the folder."""
         self.database.close()
         self._mark.close()
-        self._base.close()
         self._lock.close()
 
     def _read_mark(self) -> tuple[int, int]:
@@ -148,16 +146,16 @@ class DataFolder:
             raise ConfigError(str(file), problem, fix)
         return int(saved), int(saved if boot == _boot() != "" else synced)
 
-    def _locked(self, name: str) -> IO[str]:
-        """An open file that no other server can lock, even if somebody removes `lock`."""
+    def _locked(self) -> IO[str]:
+        """An open file that no other server can lock."""
         import fcntl
 
-        file = (self.path / name).open("a+")
+        file = (self.path / LOCK).open("a+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
-            owner = (self.path / LOCK).read_text().strip() if name == LOCK else ""
+            owner = (self.path / LOCK).read_text().strip()
             raise ConfigError(
                 str(self.path),
                 f"another server{f' (process {owner})' if owner else ''} uses it",
@@ -166,10 +164,9 @@ class DataFolder:
         except OSError:
             file.close()
             raise
-        if name == LOCK:
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
         return file
 
     def _check_head(self) -> None:
@@ -210,7 +207,7 @@ class DataFolder:
         (verdict,) = run("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise self._damaged(verdict)
-        end = max(self.latest(), *self.begun()) if tables else 0
+        end = max(self.latest(), self.begun()) if tables else 0
         if end < self.durable:
             raise ConfigError(
                 str(self.file),
@@ -281,9 +278,9 @@ class DataFolder:
         with self._explained():
             self.database.executemany(_NOTE, facts.items())
 
-    def begun(self) -> list[int]:
-        """The resource versions at which servers began; the first is the oldest that is known."""
-        return [int(each) for each in (self.fact("begun") or b"0").split()]
+    def begun(self) -> int:
+        """The resource version at which the last server began."""
+        return int(self.fact("begun") or b"0")
 
     def latest(self) -> int:
         """The resource version of the latest state; 0 when there is none."""
@@ -298,10 +295,7 @@ class DataFolder:
 
         Raises:
             sqlite3.Error: it cannot be saved; nothing has changed.
-            OSError: the files were removed.
         """
-        if not (os.fstat(self._base.fileno()).st_nlink and os.fstat(self._mark.fileno()).st_nlink):
-            raise OSError(f"{FILE} or {MARK} was removed; start the server again")
         with _transaction(self.database) as run:
             run("INSERT INTO states VALUES (?, ?, ?, ?, ?, ?, ?)", attrs.astuple(row))
         try:

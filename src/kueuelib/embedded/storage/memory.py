@@ -305,9 +305,10 @@ class Journal:
         )
         try:
             self.folder.append(row)
-        except (sqlite3.Error, OSError) as error:
-            why = str(error) or type(error).__name__
-            raise ServerError(f"the state cannot be saved in {self.folder.path}: {why}") from error
+        except sqlite3.Error as error:
+            raise ServerError(
+                f"the state cannot be saved in {self.folder.path}: {error}"
+            ) from error
         finally:
             self._due.set()
         self._latest = change.revision

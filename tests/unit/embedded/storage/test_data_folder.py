@@ -425,43 +425,6 @@ async def test_restarts_leave_no_gap(tmp_path: Path, *, crashes: bool) -> None:
         assert (service.storage.revision > 2 * GAP) is crashes
 
 
-@pytest.mark.parametrize("crashes", [True, False])
-async def test_records_that_are_missing_in_the_middle_are_refused(
-    tmp_path: Path, *, crashes: bool
-) -> None:
-    path = await restarted(tmp_path / "folder", crashes=crashes)
-    with sqlite3.connect(path / "state.db") as database:
-        query = "SELECT revision FROM states WHERE name IN ('a1-1', 'a1-3') ORDER BY 1"
-        (first,), (last,) = database.execute(query)
-        assert last == first + 2
-        database.execute("DELETE FROM states WHERE revision BETWEEN ? AND ?", (first, last))
-    database.close()
-    for _ in range(2):
-        folder = DataFolder(path)
-        why = f"the records from resource version {first} to {last} are missing in the middle"
-        with pytest.raises(ConfigError, match=f"{why}.*restore a copy"):
-            await new_service(NoHooks(), folder=folder)
-        folder.close()
-
-
-async def test_an_old_file_beside_a_new_log_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    async with serving(folder) as service:
-        assert service.storage.journal is not None
-        tidy = service.storage.journal.folder.tidy
-        for i in range(4):
-            for j in range(40):
-                await service.create(CONFIG_MAPS, config_map(f"a{i}-{j}"))
-            if i < 3:
-                tidy(0, lambda: False)
-            if i == 0:
-                shutil.copy(folder / "state.db", tmp_path / "old.db")
-        copied(folder, tmp_path / "copy")
-    shutil.copy(tmp_path / "old.db", tmp_path / "copy" / "state.db")
-    with pytest.raises(ConfigError, match="restore a copy"):
-        await new_service(NoHooks(), folder=DataFolder(tmp_path / "copy"))
-
-
 async def test_nothing_is_told_when_nothing_is_lost(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -514,32 +477,6 @@ async def test_a_full_disk_fails_writes_until_there_is_room(tmp_path: Path) -> N
         names = {entry.key.name for entry in table.entries()}
     async with serving(tmp_path) as service:
         assert names == {entry.key.name for entry in service.storage.table("configmaps.").entries()}
-
-
-async def test_a_folder_is_in_use_even_if_its_lock_was_removed(tmp_path: Path) -> None:
-    async with serving(tmp_path):
-        (tmp_path / "lock").unlink()
-        with pytest.raises(ConfigError, match="another server uses it"):
-            DataFolder(tmp_path)
-
-
-@pytest.mark.parametrize("what", ["latest", "state.db", "."])
-async def test_nothing_is_acknowledged_once_the_files_are_removed(
-    tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memory, "SYNC_SECONDS", 0.01)
-    folder = tmp_path / "state"
-    service = await new_service(NoHooks(), folder=DataFolder(folder))
-    await service.create(CONFIG_MAPS, config_map("a"))
-    shutil.rmtree(folder) if what == "." else (folder / what).unlink()
-    for name in ("b", "c"):
-        with pytest.raises(ServerError, match="state.db or latest was removed"):
-            await service.create(CONFIG_MAPS, config_map(name))
-    assert [each["metadata"]["name"] for each in (await service.list(CONFIG_MAPS)).items] == ["a"]
-    async with asyncio.timeout(20):
-        while what == "." and "the disk refuses the latest changes" not in caplog.text:
-            await asyncio.sleep(0.01)
-    await service.close()
 
 
 @pytest.mark.parametrize("name", ["lock", "latest", "state.db"])
