@@ -174,7 +174,7 @@ def test_withdrawing_everything_leaves_what_others_applied(one, two):
 def test_nobody_owns_what_does_not_exist(history):
     live = played(history)
     present = compare(NODE, {}, live).added
-    for each in live["metadata"]["managedFields"]:
+    for each in live["metadata"].get("managedFields", ()):
         assert from_fields_v1(each["fieldsV1"]) <= present
 
 
