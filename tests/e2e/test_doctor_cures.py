@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 import pytest
 from faults import FAULTS
 from installed import Installed, installed, outside
-from planting import INSTALL, JOBS, LOCAL, Fault, job, typed
+from planting import INSTALL, JOBS, LOCAL, NAME, SYSTEM, Fault, job, typed
 from real_plane import lacking
 from rest import KUEUE, Obj, eventually
 from unusual import UNUSUAL, Unusual
@@ -82,7 +82,11 @@ def test_it_is_found_and_its_command_cures_it_and_nothing_else(
 def test_a_manager_outside_of_a_real_control_plane(real: Installed, fault: Fault) -> None:
     address = f"https://127.0.0.1:{real.cluster.webhook_port}"
     install = f"kueuelib install --webhook-url {address} --config {real.outside}"
-    cure(real, fault, fault.command.replace(INSTALL, install))
+    command = fault.command.replace(INSTALL, install)
+    if next(iter(fault.found)).startswith("account-missing"):
+        token = f"kubectl -n {SYSTEM} create token {NAME}"
+        command += f"  # then a new token for the manager at {address}, if it uses one: {token}"
+    cure(real, fault, command)
 
 
 def cure(cluster: Installed, fault: Fault, command: str) -> None:
