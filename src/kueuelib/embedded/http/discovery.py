@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Any
 
 from kueuelib.api.meta import Obj
 from kueuelib.embedded.access.reviews import GROUPS
@@ -47,7 +46,7 @@ _EXTRA: dict[str, tuple[tuple[str, str, str, list[str]], ...]] = {
 
 
 class Discovery:
-    """The documents, which are rebuilt after changes of the kinds.
+    """The documents.
 
     Args:
         registry: the kinds.
@@ -57,16 +56,6 @@ class Discovery:
     def __init__(self, registry: Registry, aggregation: Aggregation) -> None:
         self._registry = registry
         self._aggregation = aggregation
-        self._revision = -1
-        self._cache: dict[tuple[str, ...], Any] = {}
-
-    def _cached(self, key: tuple[str, ...], build: Any) -> Any:
-        if self._registry.revision != self._revision:
-            self._cache.clear()
-            self._revision = self._registry.revision
-        if key not in self._cache:
-            self._cache[key] = build()
-        return self._cache[key]
 
     def groups(self) -> list[str]:
         """Every group but the core one."""
@@ -93,11 +82,7 @@ class Discovery:
 
     def group_list(self) -> Obj:
         """`/apis`."""
-
-        def build() -> list[Obj]:
-            return [_group(name, self.versions(name)) for name in self.groups()]
-
-        groups = [*self._cached(("groups",), build)]
+        groups = [_group(name, self.versions(name)) for name in self.groups()]
         groups += [_group(name, versions) for name, versions in self._others().items()]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
@@ -133,39 +118,31 @@ class Discovery:
         """`/api/v1` and `/apis/<group>/<version>`, None when it is unknown."""
         if version not in self.versions(group):
             return None
-
-        def build() -> Obj:
-            resources: list[Obj] = []
-            for kind, served in self._registry.kinds_of(group, version):
-                resources += _resources(kind, served)
-            for plural, (of, name) in REVIEWS.items():
-                if of == group:
-                    namespaced = plural.startswith("local")
-                    resources.append(_entry(plural, name.lower(), name, ["create"], namespaced))
-            return {
-                "kind": "APIResourceList",
-                **({"apiVersion": "v1"} if group else {}),
-                "groupVersion": f"{group}/{version}" if group else version,
-                "resources": resources,
-            }
-
-        return self._cached(("resources", group, version), build)  # type: ignore[no-any-return]
+        resources: list[Obj] = []
+        for kind, served in self._registry.kinds_of(group, version):
+            resources += _resources(kind, served)
+        for plural, (of, name) in REVIEWS.items():
+            if of == group:
+                namespaced = plural.startswith("local")
+                resources.append(_entry(plural, name.lower(), name, ["create"], namespaced))
+        return {
+            "kind": "APIResourceList",
+            **({"apiVersion": "v1"} if group else {}),
+            "groupVersion": f"{group}/{version}" if group else version,
+            "resources": resources,
+        }
 
     # ---- aggregated
 
     def aggregated(self, *, core: bool, version: str) -> Obj:
         """`/api` or `/apis` as one `APIGroupDiscoveryList`."""
-
-        def build() -> Obj:
-            names = [""] if core else self.groups()
-            return {
-                "kind": "APIGroupDiscoveryList",
-                "apiVersion": f"apidiscovery.k8s.io/{version}",
-                "metadata": {},
-                "items": [self._aggregated_group(name) for name in names],
-            }
-
-        return self._cached(("aggregated", str(core), version), build)  # type: ignore[no-any-return]
+        names = [""] if core else self.groups()
+        return {
+            "kind": "APIGroupDiscoveryList",
+            "apiVersion": f"apidiscovery.k8s.io/{version}",
+            "metadata": {},
+            "items": [self._aggregated_group(name) for name in names],
+        }
 
     def _aggregated_group(self, group: str) -> Obj:
         versions = []
