@@ -464,23 +464,51 @@ def with_raw_condition(
         now: seconds since the epoch.
         generation: of the observed object.
     """
+    updated = [dict(each) for each in conditions]
+    old: Obj = {}
+    place = len(updated)
+    for index, each in enumerate(updated):
+        if each.get("type") == type:
+            old, place = each, index
+            break
+    new = raw_condition(old, type, status, reason, message, now=now, generation=generation)
+    updated[place : place + 1] = [new]
+    return updated
+
+
+def raw_condition(
+    old: Mapping[str, Any],
+    type: str,
+    status: bool | None,
+    reason: str,
+    message: str = "",
+    *,
+    now: float,
+    generation: int | None = None,
+) -> Obj:
+    """The raw condition that replaces another one of its type; see `with_raw_condition`.
+
+    Args:
+        old: the present condition; empty if there is none.
+        type: what is observed.
+        status: None stands for Unknown.
+        reason: a word in CamelCase for programs.
+        message: a sentence for people.
+        now: seconds since the epoch.
+        generation: of the observed object.
+    """
+    said = "Unknown" if status is None else str(status)
+    kept = old.get("lastTransitionTime") if old.get("status") == said else None
     new: Obj = {
         "type": type,
-        "status": "Unknown" if status is None else str(status),
+        "status": said,
         "reason": reason,
         "message": truncate_message(message),
-        "lastTransitionTime": format_time(now),
+        "lastTransitionTime": kept or format_time(now),
     }
     if generation is not None:
         new["observedGeneration"] = generation
-    updated = [dict(each) for each in conditions]
-    for index, old in enumerate(updated):
-        if old.get("type") == type:
-            if old.get("status") == new["status"] and "lastTransitionTime" in old:
-                new["lastTransitionTime"] = old["lastTransitionTime"]
-            updated[index] = new
-            return updated
-    return [*updated, new]
+    return new
 
 
 def truncate_message(message: str, limit: int = CONDITION_MESSAGE_LIMIT) -> str:

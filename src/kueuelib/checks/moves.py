@@ -26,14 +26,13 @@ import attrs
 from kueuelib.api import names
 from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, CHECK_REJECTED, CHECK_RETRY, PodSetUpdate
-from kueuelib.api.meta import Obj, format_time, parse_time
+from kueuelib.api.meta import Obj, format_time, parse_time, truncate_message
 from kueuelib.api.validation.workload import update_errors
 from kueuelib.checks.verdicts import Pending, Ready, Rejected, Retry, Verdict
 from kueuelib.workload import states
 from kueuelib.workload.checks import retry_pause
 
 DEFAULT_RETRY_MINUTES = 15
-MESSAGE_LIMIT = 32768
 OTHER_UPDATES = "The check is about to replace its podSetUpdates"
 
 
@@ -274,10 +273,7 @@ def changed_entry(entry: Mapping[str, Any], new: Mapping[str, Any], now: float) 
     changed: Obj = {"name": entry["name"], **new}
     if "retryCount" in entry:
         changed["retryCount"] = entry["retryCount"]
-    message = changed.get("message") or ""
-    changed["message"] = (
-        message[: MESSAGE_LIMIT - 4] + " ..." if len(message) > MESSAGE_LIMIT else message
-    )
+    changed["message"] = truncate_message(changed.get("message") or "")
     same = entry.get("state", CHECK_PENDING) == changed["state"]
     kept = entry.get("lastTransitionTime") if same else None
     changed["lastTransitionTime"] = kept or format_time(now)

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition, format_time, key_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition, key_of, raw_condition
 from kueuelib.api.names import ACTIVE
 from kueuelib.errors import NotFound
 from kueuelib.machinery.store import Delta
@@ -184,16 +184,16 @@ def active_condition(
         reason: of a problem, as one word.
     """
     old = find_condition((check.get("status") or {}).get("conditions"), ACTIVE)
-    wanted = {
-        "status": "False" if problem else "True",
-        "reason": reason if problem else ACTIVE,
-        "message": problem or "The admission check is active",
-        "observedGeneration": check["metadata"].get("generation", 0),
-    }
-    if all(old.get(name, 0) == value for name, value in wanted.items()):
-        return None
-    kept = old.get("lastTransitionTime") if old.get("status") == wanted["status"] else None
-    return {"type": ACTIVE, **wanted, "lastTransitionTime": kept or format_time(now)}
+    new = raw_condition(
+        old,
+        ACTIVE,
+        not problem,
+        reason if problem else ACTIVE,
+        problem or "The admission check is active",
+        now=now,
+        generation=check["metadata"].get("generation"),
+    )
+    return None if new == old else new
 
 
 class ActivityReconciler:

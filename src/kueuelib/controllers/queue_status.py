@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from kueuelib.api.codec import encode
 from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import LOCAL_QUEUES
-from kueuelib.api.meta import Obj, ObjectKey, Resource, find_condition, format_time, key_of
+from kueuelib.api.meta import Obj, ObjectKey, Resource, format_time, key_of, with_raw_condition
 from kueuelib.api.names import (
     ACTIVE,
     REASON_CLUSTER_QUEUE_INACTIVE,
@@ -29,7 +29,6 @@ from kueuelib.runtime.queries import PatchType
 from kueuelib.scheduler.knowledge import LocalQueueNumbers, PastUse, QueueStatus
 from kueuelib.scheduler.quota.queue_spec import Activity
 
-MESSAGE_LIMIT = 32768
 LARGEST_SHARE = 2**63 - 1
 
 
@@ -137,23 +136,15 @@ def _past_usage(past: PastUse | None) -> Obj | None:
 
 
 def _with_active(queue: Mapping[str, Any], activity: Activity, now: float) -> list[Obj]:
-    conditions = list((queue.get("status") or {}).get("conditions") or ())
-    old = find_condition(conditions, ACTIVE)
-    status = "True" if activity.active else "False"
-    kept = old.get("lastTransitionTime") if old.get("status") == status else None
-    new: Obj = {
-        "type": ACTIVE,
-        "status": status,
-        "reason": activity.reason,
-        "message": activity.message[:MESSAGE_LIMIT],
-        "lastTransitionTime": kept or format_time(now),
-    }
-    generation = queue["metadata"].get("generation")
-    if generation:
-        new["observedGeneration"] = generation
-    if not old:
-        return [*conditions, new]
-    return [new if entry["type"] == ACTIVE else entry for entry in conditions]
+    return with_raw_condition(
+        (queue.get("status") or {}).get("conditions") or (),
+        ACTIVE,
+        activity.active,
+        activity.reason,
+        activity.message,
+        now=now,
+        generation=queue["metadata"].get("generation"),
+    )
 
 
 # ---- writes the status of queues: each at most once a second, and only changed fields ------------

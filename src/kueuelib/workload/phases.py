@@ -14,7 +14,14 @@ import attrs
 
 from kueuelib.api import names
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
-from kueuelib.api.meta import Obj, find_condition, format_time, is_true, parse_time
+from kueuelib.api.meta import (
+    Obj,
+    find_condition,
+    is_true,
+    parse_time,
+    truncate_message,
+    with_raw_condition,
+)
 from kueuelib.api.names import ADMITTED, EVICTED, FINISHED, PODS_READY, QUOTA_RESERVED, REQUEUED
 
 # ---- the reasons of evictions, and when a Workload returns to its queue after each ---------------
@@ -181,9 +188,6 @@ def past_field(wl: Mapping[str, Any]) -> str:
 
 # ---- small changes of a raw status; no function changes its argument -----------------------------
 
-MESSAGE_LIMIT = 32768
-"""The longest message of a condition; longer ones are cut and end in ` ...`."""
-
 
 def set_condition(
     wl: Obj,
@@ -200,42 +204,28 @@ def set_condition(
     Args:
         wl: the workload; it is not changed, and returned if the condition is the same.
         type: of the condition.
-        status: of the condition.
+        status: True or False, as a text.
         reason: of the condition.
         message: of the condition; a long one is cut.
         now: seconds since the epoch.
         renew: whether to rewrite a condition of an older generation.
     """
-    if len(message) > MESSAGE_LIMIT:
-        message = message[: MESSAGE_LIMIT - 4] + " ..."
     old = condition(wl, type)
     generation = wl["metadata"].get("generation")
     current = not renew or old.get("observedGeneration") in (None, generation)
-    same = (old.get("status"), old.get("reason"), old.get("message", "")) == (
-        status,
+    same = (old.get("status"), old.get("reason")) == (status, reason)
+    if same and current and old.get("message", "") == truncate_message(message):
+        return wl
+    changed = with_raw_condition(
+        status_of(wl).get("conditions") or (),
+        type,
+        status == "True",
         reason,
         message,
+        now=now,
+        generation=generation,
     )
-    if same and current:
-        return wl
-    kept = old.get("lastTransitionTime") if old.get("status") == status else None
-    new: Obj = {
-        "type": type,
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": kept or format_time(now),
-    }
-    if generation:
-        new["observedGeneration"] = generation
-    conditions = list(status_of(wl).get("conditions") or ())
-    for index, entry in enumerate(conditions):
-        if entry["type"] == type:
-            conditions[index] = new
-            break
-    else:
-        conditions.append(new)
-    return with_status(wl, conditions=conditions)
+    return with_status(wl, conditions=changed)
 
 
 def with_status(wl: Obj, **fields: Any) -> Obj:

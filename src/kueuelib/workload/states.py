@@ -38,7 +38,6 @@ from kueuelib.workload.checks import (
     unanswered,
 )
 from kueuelib.workload.phases import (
-    MESSAGE_LIMIT,
     PODS_MISSING,
     REACTIVATED,
     Phase,
@@ -68,7 +67,6 @@ from kueuelib.workload.phases import (
 )
 
 __all__ = [
-    "MESSAGE_LIMIT",
     "IllegalTransition",
     "Phase",
     "admitted_since",

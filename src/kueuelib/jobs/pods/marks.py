@@ -6,7 +6,7 @@ import copy
 from collections.abc import Sequence
 
 from kueuelib.api.kinds import PODS
-from kueuelib.api.meta import Obj, annotations_of, format_time, labels_of, with_label
+from kueuelib.api.meta import Obj, annotations_of, labels_of, raw_condition, with_label
 from kueuelib.api.names import (
     ADMISSION_GATE,
     GROUP_LABEL,
@@ -41,7 +41,6 @@ from kueuelib.jobs.pods.reading import (
 from kueuelib.jobs.pods.shapes import labelled_template, role_hash
 
 STOPPED = "Stopped"
-MESSAGE_LIMIT = 32768
 
 _NO_TEMPLATE = ("schedulingGates", "nodeName", "ephemeralContainers")
 
@@ -170,13 +169,8 @@ def stopped(pod: Obj, reason: str, message: str, now: float) -> tuple[Command, .
         return ()
     commands: list[Command] = []
     if not was_stopped(pod):
-        condition = {
-            "type": TERMINATION_TARGET,
-            "status": "True",
-            "reason": reason or REASON_STOPPED_BY_KUEUE,
-            "message": message[:MESSAGE_LIMIT],
-            "lastTransitionTime": format_time(now),
-        }
+        why = reason or REASON_STOPPED_BY_KUEUE
+        condition = raw_condition({}, TERMINATION_TARGET, True, why, message, now=now)
         status = {"conditions": [condition]}
         commands.append(PatchStatus(PODS, pod, "apply", status, POD_MANAGER, force=True))
     return (*commands, Delete(PODS, pod), Emit(pod, STOPPED, message))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kueuelib.api.kinds import WORKLOADS
-from kueuelib.api.meta import Obj, find_condition, format_time, parse_time
+from kueuelib.api.meta import Obj, parse_time, raw_condition
 from kueuelib.api.names import (
     FINISHED,
     JOB_MANAGER_PREFIX,
@@ -189,7 +189,7 @@ def _pods_ready(situation: JobSnapshot, job: GenericJob, workload: Obj) -> tuple
     under the names of two field managers.
     """
     recovery = situation.settings.pods_ready_recovery
-    old = find_condition(states.status_of(workload).get("conditions"), PODS_READY)
+    old = states.condition(workload, PODS_READY)
     if not old and not situation.settings.wait_for_pods_ready:
         return ()
     status, reason, message = pods_ready_state(
@@ -200,15 +200,8 @@ def _pods_ready(situation: JobSnapshot, job: GenericJob, workload: Obj) -> tuple
     )
     if (old.get("status"), old.get("reason")) == (status, reason):
         return ()
-    same = old.get("status") == status
-    transition = old.get("lastTransitionTime") if same else format_time(situation.now)
-    condition = {
-        "type": PODS_READY,
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": transition,
-    }
+    ready, now = status == "True", situation.now
+    condition = raw_condition(old, PODS_READY, ready, reason, message, now=now)
     return (
         PatchStatus(
             WORKLOADS,
