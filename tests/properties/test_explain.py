@@ -16,6 +16,7 @@ from smaller_changes import one_unit_less
 from kueuelib.api.codec import decode, encode
 from kueuelib.api.kueue import ClusterQueue, Cohort, Workload
 from kueuelib.api.meta import Obj, ObjectKey, format_time
+from kueuelib.api.workload_state import has_quota
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import Explanation, explain
@@ -37,7 +38,7 @@ from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World, difference
 from kueuelib.scheduler.object_reasons import PodsMissing
 from kueuelib.scheduler.pending.waking import ShapeVerdict
-from kueuelib.scheduler.pending.workload_info import WorkloadInfo, holds_quota
+from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NotEvaluated, Preempting, Reason
 from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharing, Settings
 from kueuelib.testing.builders import (
@@ -514,7 +515,7 @@ def promises(draw: st.DrawFn) -> World:
             continue
         raw = encode(workload)
         given = raw.get("status", {}).get("conditions", [])
-        if holds_quota(workload):
+        if has_quota(workload):
             added = make_condition("Evicted", reason="Preempted", at=NOW - 5)
         else:
             added = make_condition(

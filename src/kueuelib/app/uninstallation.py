@@ -41,18 +41,16 @@ from kueuelib.api.meta import (
     Resource,
     controller_of,
     find_condition,
-    is_true,
     key_of,
     parse_time,
 )
 from kueuelib.api.names import (
-    FINISHED,
     IN_USE_FINALIZER,
     MANAGED_LABEL,
     POD_FINALIZER,
-    QUOTA_RESERVED,
 )
 from kueuelib.api.phrases import counted, some
+from kueuelib.api.workload_state import has_quota, is_finished
 from kueuelib.app.configuration import Configuration, InternalCertManagement
 from kueuelib.app.deployment import NAME
 from kueuelib.app.doctor.calls import CONVERTED, admission
@@ -346,9 +344,7 @@ async def _check_quota(client: Client) -> None:
             "without quota",
         )
     holding = [
-        str(key_of(one))
-        for one in listed.objects
-        if is_true(one, QUOTA_RESERVED) and not is_true(one, FINISHED)
+        str(key_of(one)) for one in listed.objects if has_quota(one) and not is_finished(one)
     ]
     if holding:
         raise ConfigError(

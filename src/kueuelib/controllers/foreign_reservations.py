@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kueuelib.api.meta import Obj, ObjectKey, key_of
+from kueuelib.api.workload_state import has_quota
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.logs import get_logger
-from kueuelib.workload.phases import has_quota
 
 if TYPE_CHECKING:
     from kueuelib.runtime.events import EventSink

@@ -11,8 +11,6 @@ from kueuelib.api.kueue import CHECK_RETRY
 from kueuelib.api.meta import Obj, ObjectKey, find_condition, key_of, parse_time
 from kueuelib.api.names import (
     ACTIVE,
-    ADMITTED,
-    EVICTED,
     FINISHED,
     JOB_MANAGER_PREFIX,
     QUOTA_RESERVED,
@@ -222,10 +220,10 @@ class WorkloadReconciler:
         workloads.learn(answer, shared=True)
 
     def _count(self, old: Obj, new: Obj, now: float) -> None:
-        if states.is_true(new, EVICTED) and not states.is_true(old, EVICTED):
+        if states.is_evicted(new) and not states.is_evicted(old):
             first = states.is_first_eviction(new)
             self._metrics.evicted(counted(new), *states.eviction_cause(new), first=first)
-        if states.is_true(new, ADMITTED) and not states.is_true(old, ADMITTED):
+        if states.is_admitted(new) and not states.is_admitted(old):
             reserved = parse_time(states.condition(new, QUOTA_RESERVED)["lastTransitionTime"])
             waited, checked = max(now - queued_at(new), 0.0), max(now - reserved, 0.0)
             self._metrics.admitted(counted(new), waited, checked)

@@ -24,12 +24,12 @@ from kueuelib.api.names import QUOTA_RESERVED
 from kueuelib.api.quantity import Quantity
 from kueuelib.api.struct import MicroTime, Struct, Time, json_name
 from kueuelib.api.workload import AdmissionCheckState, WorkloadSpec, WorkloadStatus
+from kueuelib.api.workload_state import is_finished
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle_values import Admit, Plan, Wait
 from kueuelib.scheduler.decide.preemption.victims import PendingPreemption
 from kueuelib.scheduler.events import Event
 from kueuelib.scheduler.object_reasons import REPORTED
-from kueuelib.scheduler.pending.workload_info import is_finished
 
 # ---- plans as short JSON whose words stay the same from version to version -----------------------
 # Parts that follow from the facts are left out: amounts, messages, waiting times.

@@ -10,11 +10,11 @@ import attrs
 from kueuelib.api import meta, names
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.workload_state import is_finished
 from kueuelib.recording.facts import subject_of
 from kueuelib.scheduler import events
 from kueuelib.scheduler.events import Event
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.pending.workload_info import is_finished
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 
 _FIELDS = {

@@ -17,6 +17,7 @@ import orjson
 
 from kueuelib import __version__
 from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.api.workload_state import has_quota
 from kueuelib.errors import ConfigError
 from kueuelib.recording.facts import (
     fact_data,
@@ -35,7 +36,6 @@ from kueuelib.scheduler.decide.cycle import CycleInput, Plan
 from kueuelib.scheduler.decide.preemption.guard import PreemptionHistory
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.events import Effects, Event
-from kueuelib.scheduler.pending.workload_info import holds_quota
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 
 # ---- an engine that records all its input and decisions ------------------------------------------
@@ -122,7 +122,7 @@ class RecordedEngine(Engine):
         """Takes in one fact, and records it."""
         if isinstance(event, events.WorkloadSet):
             before = self.workload(event.workload.key)
-            if holds_quota(event.workload):
+            if has_quota(event.workload):
                 self._assumed.pop(event.workload.key, None)
             of: Any = workload_data(event.workload, before, self.tape.number)
         else:

@@ -21,8 +21,8 @@ from kueuelib.api import names
 from kueuelib.api.codec import encode
 from kueuelib.api.kueue import Workload, WorkloadStatus
 from kueuelib.api.meta import Obj, ObjectKey, ObjectMeta
+from kueuelib.api.workload_state import has_quota, is_finished
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished
 from kueuelib.scheduler.reasons import condition_reason
 from kueuelib.simulator.cluster import ClusterSetup
 from kueuelib.simulator.driver import Driver
@@ -327,7 +327,7 @@ class _Draw:
         self.sources: Counter[str] = Counter()
         self._present = sorted(
             (each for each in world.workloads.values() if not is_finished(each)),
-            key=lambda each: (not holds_quota(each), each.key),
+            key=lambda each: (not has_quota(each), each.key),
         )
         self.later = 0
         unknown = []
@@ -364,7 +364,7 @@ class _Draw:
         return job_of(workload, self._now, self._seconds(workload, elapsed), elapsed)
 
     def _elapsed(self, workload: Workload) -> float:
-        if not holds_quota(workload):
+        if not has_quota(workload):
             return 0.0
         since = conditions.since(workload.status.conditions, names.ADMITTED)
         return 0.0 if since is None else max(0.0, self._now - since)

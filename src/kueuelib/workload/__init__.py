@@ -2,5 +2,6 @@
 
 `states` has the rules of its state, `life` its deadlines, `next_step` its next step, `orders` the
 fate of the scheduler's decisions. `patches` computes how a status is written and `writer` writes
-it; `served` finds the API version to use. Every rule exists only here.
+it; `served` finds the API version to use. Rules that the scheduler shares are in
+`kueuelib.api.workload_state`; every other one exists only here.
 """

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from kueuelib.api.kueue import CHECK_PENDING, CHECK_READY, CHECK_REJECTED, CHECK_RETRY
+from kueuelib.api.kueue import CHECK_PENDING, CHECK_REJECTED, CHECK_RETRY
 from kueuelib.api.meta import Obj, format_time
-from kueuelib.scheduler.quota import queue_spec
-from kueuelib.scheduler.quota.queue_spec import CheckEntry, RequiredCheck
-from kueuelib.workload.phases import has_quota, is_finished, status_of, with_status
+from kueuelib.api.names import REASON_PREEMPTION_REQUIRED
+from kueuelib.api.workload_state import has_quota, is_finished, passed, passed_all
+from kueuelib.scheduler.quota.queue_spec import RequiredCheck, required_by
+from kueuelib.workload.phases import status_of, with_status
 
 LONGEST_PAUSE = 300.0
 """The longest pause, in seconds, of a Retry without a delay."""
@@ -23,11 +24,6 @@ _KEPT = frozenset({"name", "state", "message", "lastTransitionTime", "retryCount
 def check_states(wl: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """The entries of `status.admissionChecks`, never None."""
     return status_of(wl).get("admissionChecks") or ()
-
-
-def checks_ready(wl: Mapping[str, Any]) -> bool:
-    """Whether every listed check is Ready (true of an empty list)."""
-    return all(entry.get("state") == CHECK_READY for entry in check_states(wl))
 
 
 def checks_in(wl: Mapping[str, Any], *states: str) -> tuple[str, ...]:
@@ -56,38 +52,26 @@ def required_checks(
         for pod_set in (admission or {}).get("podSetAssignments") or ()
         for flavor in (pod_set.get("flavors") or {}).values()
     }
-    return queue_spec.required(_rules(cluster_queue), assigned)
-
-
-def passed_all(wl: Mapping[str, Any], required: Collection[str]) -> bool:
-    """Whether every check is Ready, and every required one is in the status.
-
-    Args:
-        wl: the raw Workload.
-        required: the names of the checks that it has to pass.
-    """
-    return queue_spec.passed_all(_entries(wl), required)
+    return required_by(_rules(cluster_queue), assigned)
 
 
 def may_preempt(wl: Mapping[str, Any], required: Collection[str], late: Collection[str]) -> bool:
     """Whether the preemptions that a reservation assumed may begin (KEP-993).
 
-    Before that, only its flavors are verified; afterwards there has to be room for it, too.
+    They may if a check asks for them, or if all checks that they wait for are Ready. Before that,
+    only its flavors are verified; afterwards there has to be room for it, too.
 
     Args:
         wl: the raw Workload.
         required: the names of the checks that it has to pass.
         late: those of them that are `AfterCheckPassedOrOnDemand`.
     """
-    entries = _entries(wl)
-    return queue_spec.passed_all(entries, required) or queue_spec.preempts_early(entries, late)
-
-
-def _entries(wl: Mapping[str, Any]) -> tuple[CheckEntry, ...]:
-    return tuple(
-        CheckEntry(entry["name"], entry.get("state", ""), entry.get("reason") or "")
+    asked = any(
+        entry.get("reason") == REASON_PREEMPTION_REQUIRED
         for entry in check_states(wl)
+        if entry.get("state") == CHECK_PENDING
     )
+    return asked or passed_all(wl, required) or passed(wl, late)
 
 
 def _rules(cluster_queue: Mapping[str, Any]) -> tuple[RequiredCheck, ...]:

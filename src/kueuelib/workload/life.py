@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.meta import Obj, parse_time
+from kueuelib.api.meta import Obj, is_true, parse_time
 from kueuelib.api.names import (
     DEACTIVATION_TARGET,
     FINISHED,
@@ -149,4 +149,4 @@ def _pods_deadline(wl: Mapping[str, Any], policy: PodsReadyPolicy) -> float | No
 
 
 def _is_targeted(wl: Mapping[str, Any]) -> bool:
-    return states.is_true(wl, DEACTIVATION_TARGET)
+    return is_true(wl, DEACTIVATION_TARGET)

@@ -33,6 +33,7 @@ from kueuelib.api.names import (
     REQUEUED,
     admission_gates,
 )
+from kueuelib.api.workload_state import passed_all
 from kueuelib.machinery.recurrence import EventType
 from kueuelib.scheduler.object_reasons import (
     ADMISSION_GATED,
@@ -55,13 +56,7 @@ from kueuelib.scheduler.reasons import (
     render,
 )
 from kueuelib.workload import life, states
-from kueuelib.workload.checks import (
-    may_preempt,
-    named_checks,
-    passed_all,
-    required_checks,
-    retry_pause,
-)
+from kueuelib.workload.checks import may_preempt, named_checks, required_checks, retry_pause
 from kueuelib.workload.life import LifeSettings
 from kueuelib.workload.phases import (
     CHECK_FAILED,

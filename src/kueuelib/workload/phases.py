@@ -17,7 +17,6 @@ from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
 from kueuelib.api.meta import (
     Obj,
     find_condition,
-    is_true,
     parse_time,
     truncate_message,
     with_raw_condition,
@@ -106,26 +105,6 @@ def status_of(wl: Mapping[str, Any]) -> Mapping[str, Any]:
 def condition(wl: Mapping[str, Any], type: str) -> Mapping[str, Any]:
     """The condition of that type, or an empty mapping."""
     return find_condition(status_of(wl).get("conditions"), type)
-
-
-def has_quota(wl: Mapping[str, Any]) -> bool:
-    """Whether quota is reserved."""
-    return is_true(wl, QUOTA_RESERVED)
-
-
-def is_admitted(wl: Mapping[str, Any]) -> bool:
-    """Whether the job may run; stays True until an eviction is complete."""
-    return is_true(wl, ADMITTED)
-
-
-def is_evicted(wl: Mapping[str, Any]) -> bool:
-    """Whether the last reservation was evicted, or is being evicted."""
-    return is_true(wl, EVICTED)
-
-
-def is_finished(wl: Mapping[str, Any]) -> bool:
-    """Whether the workload is over for good."""
-    return is_true(wl, FINISHED)
 
 
 def is_active(wl: Mapping[str, Any]) -> bool:

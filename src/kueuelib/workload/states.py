@@ -1,6 +1,6 @@
 """All rules of a Workload's state under one name: `from kueuelib.workload import states`.
 
-`phases` reads the phase, `checks` handles admission checks, `transitions` changes the state.
+`phases` reads the phase, `checks` handles admission checks, and the steps between phases are here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import attrs
 
 from kueuelib.api import names
 from kueuelib.api.kueue import CHECK_PENDING, CHECK_REJECTED, CHECK_RETRY
-from kueuelib.api.meta import Obj, annotations_of, format_time, is_true
+from kueuelib.api.meta import Obj, annotations_of, format_time
 from kueuelib.api.names import (
     ADMISSION_MANAGER,
     ADMITTED,
@@ -23,15 +23,14 @@ from kueuelib.api.names import (
     QUOTA_RESERVED,
     REQUEUED,
 )
+from kueuelib.api.workload_state import has_quota, is_admitted, is_evicted, is_finished, passed_all
 from kueuelib.errors import KueuelibError
 from kueuelib.workload.checks import (
     check_states,
     checks_in,
-    checks_ready,
     is_answered,
     may_preempt,
     named_checks,
-    passed_all,
     required_checks,
     reset_checks,
     sync_checks,
@@ -46,13 +45,9 @@ from kueuelib.workload.phases import (
     count_eviction,
     eviction_cause,
     evictions_of,
-    has_quota,
     is_active,
-    is_admitted,
     is_deactivation,
     is_deleted,
-    is_evicted,
-    is_finished,
     is_first_eviction,
     is_held_back,
     past_field,
@@ -75,7 +70,6 @@ __all__ = [
     "change_pods",
     "check_states",
     "checks_in",
-    "checks_ready",
     "condition",
     "evict",
     "eviction_cause",
@@ -92,7 +86,6 @@ __all__ = [
     "is_finished",
     "is_first_eviction",
     "is_held_back",
-    "is_true",
     "may_preempt",
     "named_checks",
     "passed_all",
@@ -228,7 +221,7 @@ def sync_admitted(wl: Obj, now: float) -> Obj:
     Callers do not change an admitted workload until its eviction is complete. An absent condition
     that would be False stays absent.
     """
-    reserved, ready = has_quota(wl), checks_ready(wl)
+    reserved, ready = has_quota(wl), passed_all(wl, ())
     if (reserved and ready) == is_admitted(wl) or is_finished(wl):
         return wl
     if reserved and ready:

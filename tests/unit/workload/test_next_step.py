@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kueuelib.api.meta import Obj, ObjectKey, format_time
+from kueuelib.api.workload_state import passed_all
 from kueuelib.scheduler.object_reasons import LocalQueueFacts
 from kueuelib.scheduler.quota.queue_spec import ACTIVE, UNKNOWN, Activity
 from kueuelib.scheduler.reasons import MakingRoom, NotEvaluated, QuotaWithdrawn
 from kueuelib.workload import states
-from kueuelib.workload.checks import passed_all, required_checks
+from kueuelib.workload.checks import required_checks
 from kueuelib.workload.next_step import NOTHING, Step, WorkloadContext, next_step
 from kueuelib.workload.states import Phase
 

@@ -10,7 +10,7 @@ import attrs
 from kueuelib.api import kinds
 from kueuelib.api.kinds import JOBS, NAMESPACES, PODS, WORKLOADS
 from kueuelib.api.kueue import ResourceFlavor
-from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, find_condition
+from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of
 from kueuelib.api.names import DEFAULT_PRIORITY_CLASS, PREBUILT_LABEL, QUOTA_RESERVED
 from kueuelib.api.nodes import is_of_flavor, is_usable
 from kueuelib.app.explaining.gather import (
@@ -45,6 +45,7 @@ from kueuelib.scheduler.explain.trial import PAIR_STEPS, SearchBudget, TrialResu
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.policy import KUEUE, PROTECTOR
 from kueuelib.scheduler.settings import DEFAULTS, Settings
+from kueuelib.workload import states
 
 # What `kueuelib explain` adds from kinds that no decision depends on: an entry of `REMARKS` each.
 # A remark is a sentence for people, which text and JSON show among the notes.
@@ -386,7 +387,7 @@ def _existing(
         )
     world = cluster.world
     explanation = _explained(world, key, now, seconds)
-    condition = find_condition((raw.get("status") or {}).get("conditions"), QUOTA_RESERVED)
+    condition = states.condition(raw, QUOTA_RESERVED)
     told = None
     if condition.get("status") == "False":
         told = LastMessage(condition.get("reason", ""), condition.get("message", ""))

@@ -16,6 +16,7 @@ from kueuelib.api.names import PREBUILT_LABEL
 from kueuelib.api.quantity import Quantity
 from kueuelib.api.validation import validate_workload
 from kueuelib.api.validation.fields import NOT_NEGATIVE, each, invalid
+from kueuelib.api.workload_state import is_finished
 from kueuelib.app.explaining.gather import ObjectNotFound
 from kueuelib.errors import ConfigError, FieldError, InvalidObject, KueuelibError
 from kueuelib.jobs.batch.job import BatchJob
@@ -30,7 +31,6 @@ from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.priority import PriorityClasses, resolve
 from kueuelib.jobs.reconcile.workload_build import build_workload
 from kueuelib.runtime.yaml_files import documents
-from kueuelib.workload.states import is_finished
 
 # ---- negative amounts in manifests, which no server accepts in a pod -----------------------------
 

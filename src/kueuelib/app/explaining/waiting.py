@@ -11,6 +11,7 @@ from kueuelib.api import kinds
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, Resource, find
 from kueuelib.api.names import MANAGED_LABEL, QUOTA_RESERVED
+from kueuelib.api.workload_state import has_quota, is_finished
 from kueuelib.app.explaining.gather import (
     ClusterData,
     Lists,
@@ -34,7 +35,7 @@ from kueuelib.scheduler.object_reasons import (
     ClusterQueueInactive,
     ObjectReason,
 )
-from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished, order_of
+from kueuelib.scheduler.pending.workload_info import order_of
 from kueuelib.scheduler.reasons import condition_reason, render
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.workload.served import queueing_version
@@ -420,7 +421,7 @@ def told(cluster: ClusterData, selection: WorkloadSelection, now: float, why: st
     world = cluster.world
     rows = []
     for workload in sorted(world.workloads.values(), key=order_of):
-        if holds_quota(workload) or is_finished(workload) or workload.metadata.deletion_timestamp:
+        if has_quota(workload) or is_finished(workload) or workload.metadata.deletion_timestamp:
             continue
         said = find(workload.status.conditions, QUOTA_RESERVED)
         reason, message = ("", "") if said is None else (said.reason, said.message)

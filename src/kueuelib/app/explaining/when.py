@@ -9,6 +9,7 @@ import attrs
 from kueuelib.api.kinds import JOBS, WORKLOADS
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey, controller_of, key_of
+from kueuelib.api.workload_state import has_quota, is_finished
 from kueuelib.app.explaining.gather import ClusterData, ObjectNotFound, read_cluster
 from kueuelib.app.explaining.subject import (
     SubjectReference,
@@ -19,12 +20,7 @@ from kueuelib.errors import ApiError, NotFound, TransportError
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.pending.workload_info import (
-    gates_of,
-    holds_quota,
-    is_finished,
-    missing_pods,
-)
+from kueuelib.scheduler.pending.workload_info import gates_of, missing_pods
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.simulator.forecast import RUNS, Forecast, Known, RunTimes, forecast, run_time
 from kueuelib.workload.life import LifeSettings
@@ -169,7 +165,7 @@ def when(
         return When(title, now, None, "has finished")
     if not workload.spec.active:
         return When(title, now, None, "is deactivated: its spec.active is false")
-    if holds_quota(workload):
+    if has_quota(workload):
         return When(title, now, None, "already has its quota")
     if gates_of(workload):
         return When(title, now, None, f"is gated by {', '.join(gates_of(workload))}")
@@ -178,7 +174,7 @@ def when(
     held_back = [
         each.key
         for each in world.workloads.values()
-        if missing_pods(each) or (gates_of(each) and not holds_quota(each))
+        if missing_pods(each) or (gates_of(each) and not has_quota(each))
     ]
     world = world.without_workloads(*held_back)
     times = RunTimes()

@@ -11,20 +11,15 @@ from typing import Any
 
 from kueuelib.api import kueue
 from kueuelib.api.codec import encode
-from kueuelib.api.kueue import ClusterQueue, Cohort, Workload
-from kueuelib.api.meta import Obj, ObjectKey, find, format_micro_time, is_true
-from kueuelib.api.names import ADMITTED, EVICTED, QUOTA_RESERVED
+from kueuelib.api.kueue import Admission, ClusterQueue, Cohort, Workload
+from kueuelib.api.meta import Obj, ObjectKey, find, format_micro_time
+from kueuelib.api.names import QUOTA_RESERVED
 from kueuelib.api.quantity import Quantity, amount_of
+from kueuelib.api.workload_state import has_quota, is_admitted, is_evicted
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.facts.workloads import Where
 from kueuelib.scheduler.pending.requests import summarize
-from kueuelib.scheduler.pending.workload_info import (
-    WorkloadInfo,
-    holds_quota,
-    needs_of,
-    order_of,
-    workload_info,
-)
+from kueuelib.scheduler.pending.workload_info import WorkloadInfo, needs_of, order_of, workload_info
 from kueuelib.scheduler.quota.amounts import PODS
 from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.scenario_form import EXCEEDS_QUOTA
@@ -62,8 +57,9 @@ class _Writer:
         places = self._places()
         admitted, pending = [], []
         for key, workload in world.workloads.items():
-            if holds_quota(workload):
-                admitted.append(self._admitted(workload, places[key]))
+            admission = workload.status.admission
+            if admission is not None and has_quota(workload):
+                admitted.append(self._admitted(workload, admission, places[key]))
                 continue
             standing = engine.standing(key)
             if standing.where in _QUEUED:
@@ -222,9 +218,7 @@ class _Writer:
             self._omit(f"the check states of Workload {workload.key}")
         return {**data, "podsets": list(self._pod_sets(workload))}
 
-    def _admitted(self, workload: Workload, place: int) -> Obj:
-        admission = workload.status.admission
-        assert admission is not None, "it holds quota"
+    def _admitted(self, workload: Workload, admission: Admission, place: int) -> Obj:
         data = self._workload(workload, admission.cluster_queue, place)
         reserved = find(workload.status.conditions, QUOTA_RESERVED)
         assert reserved is not None, "it holds quota"
@@ -238,9 +232,9 @@ class _Writer:
                     one["assigned"] = given.count
             sets.append(one)
         data |= {"t": _at(reserved.last_transition_time, self._at), "podsets": sets}
-        if not is_true(workload, ADMITTED):
+        if not is_admitted(workload):
             data["reserved_only"] = True
-        if is_true(workload, EVICTED):
+        if is_evicted(workload):
             data["evicted"] = True
         return data
 

@@ -18,6 +18,7 @@ from kueuelib.api.names import (
     QUOTA_RESERVED,
 )
 from kueuelib.api.quantity import Quantity
+from kueuelib.api.workload_state import has_quota
 from kueuelib.errors import InvalidJob, InvalidQuantity
 from kueuelib.jobs.batch.job import CONTROLLER_LABELS
 from kueuelib.jobs.contract.capabilities import (
@@ -34,7 +35,7 @@ from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.jobs.reconcile.written import as_written
 from kueuelib.workload import states
-from kueuelib.workload.states import condition, has_quota, status_of
+from kueuelib.workload.states import condition, status_of
 
 # ---- decides whether a Workload still matches its job --------------------------------------------
 # What a user writes into a waiting job is what counts: the Workload of a *suspended* job has to

@@ -17,6 +17,7 @@ from kueuelib.api.names import (
     is_label_value,
     workload_name,
 )
+from kueuelib.api.workload_state import has_quota
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract.capabilities import ComposableJob, JobWithPriorityClass
 from kueuelib.jobs.contract.generic_job import GenericJob, PodSet
@@ -29,7 +30,6 @@ from kueuelib.jobs.reconcile.priority import (
     pod_priority_class,
     resolve,
 )
-from kueuelib.workload.states import has_quota
 
 _LIMIT = "maximumExecutionTimeSeconds"
 

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 from kueuelib.api import names
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, find
+from kueuelib.api.workload_state import passed, passed_all
 from kueuelib.scheduler.blockers import FIT
 from kueuelib.scheduler.decide.cycle_values import Admit, CycleInput, Head, Plan, Wait
 from kueuelib.scheduler.decide.kept_room import KeptQuota, Promises
@@ -33,7 +34,6 @@ from kueuelib.scheduler.pending.tries import Progress, Promise, Requeue
 from kueuelib.scheduler.policy import PolicyError
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource
 from kueuelib.scheduler.quota.node import NO_SHARE, Bracket, QuotaNode, Share, borrowed, weigh
-from kueuelib.scheduler.quota.queue_spec import entries_of, passed, passed_all
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import (
     FitsAfterPreemptions,
@@ -74,7 +74,7 @@ def comes_later(snapshot: Snapshot, entry: Entry) -> bool:
     usage = entry.proposal.usage
     required = entry.queue.spec.checks_for(pair.flavor for pair in usage)
     late = snapshot.late_checks.intersection(required)
-    return not passed(entries_of(entry.head.info.workload), late)
+    return not passed(entry.head.info.workload, late)
 
 
 def takes_room(snapshot: Snapshot, entry: Entry, preemptors: Iterable[Head | Wait]) -> bool:
@@ -110,7 +110,7 @@ def admission_of(entry: Entry, now: float) -> Admit:
         workload,
         entry.head.cluster_queue,
         proposal.admission,
-        passed_all(entries_of(workload), required),
+        passed_all(workload, required),
         required,
         waited if waited > 0 else 0.0,
         proposal.borrowing,

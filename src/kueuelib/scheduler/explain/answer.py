@@ -10,6 +10,7 @@ from kueuelib.api import names
 from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import ObjectKey, find
 from kueuelib.api.struct import frozen
+from kueuelib.api.workload_state import has_quota
 from kueuelib.scheduler.decide.kept_room import owned
 from kueuelib.scheduler.decide.offers import offers_for
 from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED
@@ -38,11 +39,7 @@ from kueuelib.scheduler.explain.trial import (
 from kueuelib.scheduler.explain.tried_change import TriedChange, TriedPair
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import OUT_OF_QUEUE
-from kueuelib.scheduler.pending.workload_info import (
-    gates_of,
-    holds_quota,
-    missing_pods,
-)
+from kueuelib.scheduler.pending.workload_info import gates_of, missing_pods
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import Reason, render
 
@@ -240,7 +237,7 @@ def smallest_of(changes: Sequence[TriedChange]) -> TriedChange | None:
 def _once_queued(trials: Trials, world: World, key: ObjectKey) -> tuple[str, ...]:
     """Why a workload that is out of its queue would wait in it as well; nothing if it would not."""
     workload = world.workloads[key]
-    if holds_quota(workload):
+    if has_quota(workload):
         return ()
     if gates_of(workload):
         words, changed = "without its gates", Ungate(key).apply(world)

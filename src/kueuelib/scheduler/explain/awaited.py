@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from kueuelib.api import names
 from kueuelib.api.kueue import CHECK_PENDING, Workload
-from kueuelib.api.meta import format_time, is_true
+from kueuelib.api.meta import format_time
 from kueuelib.api.struct import frozen
+from kueuelib.api.workload_state import has_quota, is_admitted, is_evicted, is_finished
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.pending.workload_info import (
-    holds_quota,
-    is_finished,
-)
 
 
 @frozen
@@ -63,8 +59,8 @@ def awaited_checks(world: World, workload: Workload) -> tuple[Awaited, ...]:
     Returns:
         The checks; none for a Workload that has no quota, or is admitted, evicted or finished.
     """
-    settled = any(is_true(workload, one) for one in (names.ADMITTED, names.EVICTED))
-    if settled or not holds_quota(workload) or is_finished(workload):
+    settled = is_admitted(workload) or is_evicted(workload) or is_finished(workload)
+    if settled or not has_quota(workload):
         return ()
     return tuple(
         Awaited(

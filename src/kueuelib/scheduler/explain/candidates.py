@@ -14,6 +14,7 @@ from kueuelib.api.preemption_policies import (
     WITHIN_CLUSTER_QUEUE,
 )
 from kueuelib.api.queues import ONE
+from kueuelib.api.workload_state import has_quota
 from kueuelib.scheduler.explain.changes import (
     BORROWING,
     LENDING,
@@ -49,7 +50,6 @@ from kueuelib.scheduler.explain.own_changes import (
 )
 from kueuelib.scheduler.explain.sizes import MOST
 from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, Place, World
-from kueuelib.scheduler.pending.workload_info import holds_quota
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 
 # ---- finds values of policies, and tolerations, that would help a workload -----------------------
@@ -424,7 +424,7 @@ def thresholds(near: World, queue: ClusterQueue) -> tuple[RaiseThreshold, ...]:
     before = policy.max_priority_threshold
     if policy.policy == kueue.NEVER or before is None:
         return ()
-    held = [one.spec.priority or 0 for one in near.workloads.values() if holds_quota(one)]
+    held = [one.spec.priority or 0 for one in near.workloads.values() if has_quota(one)]
     return tuple(
         RaiseThreshold(queue.name, before, step) for step in sorted(set(held)) if step > before
     )
@@ -439,7 +439,7 @@ def holders(near: World) -> list[ObjectKey]:
     return [
         each
         for each, workload in sorted(near.workloads.items())
-        if holds_quota(workload) and not is_leaving(workload)
+        if has_quota(workload) and not is_leaving(workload)
     ]
 
 

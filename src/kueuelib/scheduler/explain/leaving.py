@@ -16,12 +16,13 @@ import attrs
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, find
 from kueuelib.api.names import EVICTED, REASON_PREEMPTED
+from kueuelib.api.workload_state import has_quota
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.pending.workload_info import holds_quota, waits_for_victims
+from kueuelib.scheduler.pending.workload_info import waits_for_victims
 
 _PREEMPTOR = re.compile(r"Preempted to accommodate a workload \(UID: ([^,]*),")
 
@@ -31,7 +32,7 @@ def is_leaving(workload: Workload) -> bool:
     evicted = find(workload.status.conditions, EVICTED)
     if evicted is None or not evicted.is_true or evicted.reason != REASON_PREEMPTED:
         return False
-    return holds_quota(workload)
+    return has_quota(workload)
 
 
 def engine_of(world: World, now: float) -> Engine:
@@ -43,7 +44,7 @@ def engine_of(world: World, now: float) -> Engine:
     """
     workloads, promised = world.workloads, _promised(world)
     while promised:
-        held = {key: each for key, each in workloads.items() if holds_quota(each)}
+        held = {key: each for key, each in workloads.items() if has_quota(each)}
         first = held | {key: workloads[key] for key in promised}
         engine = attrs.evolve(world, workloads=first).engine(now)
         outdated = _outdated(engine, promised, now)

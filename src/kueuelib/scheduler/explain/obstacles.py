@@ -26,6 +26,7 @@ from kueuelib.api.missing_features import (
 from kueuelib.api.pods import PodTemplateSpec
 from kueuelib.api.queues import ONE
 from kueuelib.api.struct import Struct, frozen, json_name
+from kueuelib.api.workload_state import has_quota
 from kueuelib.machinery.selectors import Op, Selector
 from kueuelib.scheduler.explain.changes import LabelNamespace, ServeCheck
 from kueuelib.scheduler.explain.own_changes import job_of, time_limit
@@ -39,7 +40,7 @@ from kueuelib.scheduler.object_reasons import (
     LocalQueueFacts,
 )
 from kueuelib.scheduler.pending.requests import NO_LIMIT_RANGES
-from kueuelib.scheduler.pending.workload_info import gates_of, holds_quota, needs_of
+from kueuelib.scheduler.pending.workload_info import gates_of, needs_of
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.reasons import Reason
 
@@ -117,7 +118,7 @@ def unhonoured_keys(
 
 def _in_world(world: World, key: ObjectKey) -> Iterator[Unhonoured]:
     workload = world.workloads[key]
-    subject, waiting_for = f"Workload {key}", () if holds_quota(workload) else KEYS
+    subject, waiting_for = f"Workload {key}", () if has_quota(workload) else KEYS
     metadata = attrs.asdict(workload.metadata, recurse=False)
     yield from unhonoured_keys(subject, metadata, waiting_for)
     for pod_set in workload.spec.pod_sets:
@@ -125,9 +126,9 @@ def _in_world(world: World, key: ObjectKey) -> Iterator[Unhonoured]:
         template = attrs.asdict(pod_set.template.metadata, recurse=False)
         yield from unhonoured_keys(place, template, waiting_for)
         for one in asked_by_topology(pod_set.name, pod_set.topology_request):
-            if holds_quota(workload):
+            if has_quota(workload):
                 yield Unhonoured(place, one.by, _meaning(one.feature))
-    uses_claims = holds_quota(workload) or world.settings.resources.admits_claims
+    uses_claims = has_quota(workload) or world.settings.resources.admits_claims
     yield from (
         one for one in _in_spec(subject, workload) if uses_claims or one.meaning != _UNCOUNTED
     )

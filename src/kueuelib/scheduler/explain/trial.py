@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from kueuelib.api.kueue import CHECK_READY, Workload
+from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.struct import frozen
+from kueuelib.api.workload_state import passed
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Admit, decide
 from kueuelib.scheduler.engine import Engine, Settled
@@ -27,7 +28,7 @@ from kueuelib.scheduler.explain.leaving import engine_of
 from kueuelib.scheduler.explain.world import World, difference
 from kueuelib.scheduler.facts.workloads import Where
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.scheduler.quota.queue_spec import entries_of, queue_spec
+from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NotEvaluated, Preempting, Reason
 
 if TYPE_CHECKING:
@@ -466,5 +467,4 @@ def deciders_of(world: World, key: ObjectKey, outcome: TrialOutcome) -> tuple[st
 
 
 def _not_ready(workload: Workload, required: tuple[str, ...]) -> tuple[str, ...]:
-    ready = {entry.name for entry in entries_of(workload) if entry.state == CHECK_READY}
-    return tuple(name for name in required if name not in ready)
+    return tuple(name for name in required if not passed(workload, [name]))

@@ -26,6 +26,7 @@ from kueuelib.api.kueue import (
 )
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.struct import frozen
+from kueuelib.api.workload_state import has_quota, is_finished
 from kueuelib.errors import UnknownObject
 from kueuelib.scheduler import events
 from kueuelib.scheduler.engine import Engine
@@ -33,8 +34,6 @@ from kueuelib.scheduler.events import Event
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending.workload_info import (
     gates_of,
-    holds_quota,
-    is_finished,
     missing_pods,
     order_of,
     waits_for_victims,
@@ -84,9 +83,7 @@ class World:
         """
         if self.settings.past_usage is None:
             return self
-        holding = {
-            key: workload for key, workload in self.workloads.items() if holds_quota(workload)
-        }
+        holding = {key: workload for key, workload in self.workloads.items() if has_quota(workload)}
         past = attrs.evolve(self, workloads=holding).engine(now).past_usage
         return self if past is None else attrs.evolve(self, usage=past.values())
 
@@ -218,7 +215,7 @@ class World:
     def home_of(self, workload: Workload) -> str:
         """The ClusterQueue that a Workload holds quota in or waits in, empty for none."""
         admission = workload.status.admission
-        if admission is not None and holds_quota(workload):
+        if admission is not None and has_quota(workload):
             return admission.cluster_queue
         local_queue = self.local_queue_of(workload)
         return "" if local_queue is None else local_queue.spec.cluster_queue
@@ -246,7 +243,7 @@ class World:
             for each, other in kept.items()
             if (order_of(other, timestamp), each) > mine
             and not waits_for_victims(other)
-            and not holds_quota(other)
+            and not has_quota(other)
             and self.home_of(other) == queue.name
             and not (self.usage and _local_queue_key(other) != _local_queue_key(workload))
         ]
@@ -282,7 +279,7 @@ class World:
         kept = {
             each: workload
             for each, workload in self.workloads.items()
-            if each == key or holds_quota(workload)
+            if each == key or has_quota(workload)
         }
         return attrs.evolve(self, workloads=kept)
 
@@ -334,7 +331,7 @@ class World:
         return (
             workload.spec.active
             and not is_finished(workload)
-            and not holds_quota(workload)
+            and not has_quota(workload)
             and workload.metadata.deletion_timestamp is None
             and not gates_of(workload)
             and not missing_pods(workload)

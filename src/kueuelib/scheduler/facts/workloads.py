@@ -12,6 +12,7 @@ from kueuelib.api.core import LimitRange, RuntimeClass
 from kueuelib.api.kueue import Admission, LocalQueue, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.struct import frozen
+from kueuelib.api.workload_state import has_quota, is_finished
 from kueuelib.scheduler import events
 from kueuelib.scheduler.facts.state import EngineState
 from kueuelib.scheduler.object_reasons import (
@@ -27,8 +28,6 @@ from kueuelib.scheduler.pending.workload_info import (
     WorkloadInfo,
     gates_of,
     holder_of,
-    holds_quota,
-    is_finished,
     missing_pods,
     needs_of,
     workload_info,
@@ -255,7 +254,7 @@ class WorkloadFacts:
         self._state.in_namespace.put(key, key.namespace)
         self._state.effects.local_queues.add(local_queue)
         admission = workload.status.admission
-        if admission is not None and holds_quota(workload):
+        if admission is not None and has_quota(workload):
             self._leave_queues(key)
             self._hold(self._as_told(self._holder(workload, admission, assumed=False)))
             return

@@ -29,6 +29,7 @@ from kueuelib.api.missing_features import (
 )
 from kueuelib.api.nodes import required_node_affinity
 from kueuelib.api.quantity import amount_of
+from kueuelib.api.workload_state import is_evicted
 from kueuelib.scheduler.object_reasons import (
     PENDING_EVALUATION,
     REPORTED,
@@ -345,12 +346,7 @@ def _not_before(workload: Workload) -> float | None:
     return state.requeue_at if evicted.reason in _GO_TO_THE_BACK else None
 
 
-# --- workloads that hold quota
-
-
-def holds_quota(workload: Workload) -> bool:
-    """Whether the object says that quota is reserved for it."""
-    return workload.status.admission is not None and is_true(workload, names.QUOTA_RESERVED)
+# --- what its conditions say
 
 
 def waits_for_victims(workload: Workload) -> bool:
@@ -399,11 +395,6 @@ def missing_pods(workload: Workload) -> str:
 def gates_of(workload: Workload) -> tuple[str, ...]:
     """The gates that keep it out of its queue."""
     return names.admission_gates(workload.metadata.annotations)
-
-
-def is_finished(workload: Workload) -> bool:
-    """Whether the Workload is done for good."""
-    return is_true(workload, names.FINISHED)
 
 
 # ---- the charge of a Workload that holds quota or is assumed to ----------------------------------
@@ -468,7 +459,7 @@ def holder_of(
         reserved_at=reserved.last_transition_time if reserved and confirmed else None,
         admitted=said is not None and said.is_true,
         assumed=assumed,
-        evicted=not assumed and is_true(workload, names.EVICTED),
+        evicted=not assumed and is_evicted(workload),
         pods_ready=is_true(workload, names.PODS_READY),
         admitted_at=said.last_transition_time if said and said.is_true else None,
         labels=workload.metadata.labels,

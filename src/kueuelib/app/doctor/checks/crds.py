@@ -15,9 +15,10 @@ from kueuelib.api.kinds import (
     VALIDATING_WEBHOOKS,
     WORKLOADS,
 )
-from kueuelib.api.meta import Obj, controller_of, find_condition, group_kind_of, is_true
-from kueuelib.api.names import FINISHED, IN_USE_FINALIZER, MANAGED_LABEL
+from kueuelib.api.meta import Obj, controller_of, find_condition, group_kind_of
+from kueuelib.api.names import IN_USE_FINALIZER, MANAGED_LABEL
 from kueuelib.api.phrases import some
+from kueuelib.api.workload_state import is_finished
 from kueuelib.app.doctor.checks.queues import users_of
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import (
@@ -73,7 +74,7 @@ def kinds(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     seen = set()
     for workload in snapshot.all("Workload"):
         owner = controller_of(workload)
-        if owner is None or is_true(workload, FINISHED):
+        if owner is None or is_finished(workload):
             continue
         kind = group_kind_of(owner)
         if kind not in known and kind not in seen:

@@ -15,6 +15,7 @@ from kueuelib.api.names import (
     REASON_FAILED_TO_START,
 )
 from kueuelib.api.phrases import duration
+from kueuelib.api.workload_state import is_admitted, is_evicted, is_finished
 from kueuelib.app.doctor.checks.managers import leads
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
 from kueuelib.app.doctor.manager import (
@@ -40,7 +41,7 @@ from kueuelib.jobs.pods.reading import (
 )
 from kueuelib.jobs.reconcile.refusals import START_REFUSED
 from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR
-from kueuelib.workload.states import condition, is_admitted, is_evicted, is_finished
+from kueuelib.workload.states import condition
 
 PATIENCE = 60.0
 """Seconds after which a Workload should exist."""

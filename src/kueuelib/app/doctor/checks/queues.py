@@ -19,6 +19,7 @@ from kueuelib.api.names import (
     REASON_TERMINATING,
 )
 from kueuelib.api.phrases import duration, some
+from kueuelib.api.workload_state import has_quota, is_finished
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import TERMINATING, gone, is_ending, look, no_manager
 from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, COHORTS, LABELS, ClusterSnapshot
@@ -34,10 +35,9 @@ from kueuelib.scheduler.explain.obstacles import (
     topologies,
     wrong_queue_name,
 )
-from kueuelib.scheduler.pending.workload_info import holds_quota, is_finished
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.workload import states
-from kueuelib.workload.states import has_quota, is_deleted
+from kueuelib.workload.states import is_deleted
 
 # ---- finalizers: deleted objects that do not disappear -------------------------------------------
 
@@ -193,7 +193,7 @@ def users_of(snapshot: ClusterSnapshot, kind: str, name: str) -> Sequence[str]:
         return [
             f"Workload {key}"
             for key, one in sorted(world.workloads.items())
-            if holds_quota(one) and world.home_of(one) == name
+            if has_quota(one) and world.home_of(one) == name
         ]
     specs = [(each, queue_spec(queue)) for each, queue in sorted(world.cluster_queues.items())]
     if kind == "ResourceFlavor":
@@ -376,7 +376,7 @@ def queue_names(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Workloads that are in no LocalQueue, those that name the same one together."""
     world, lost = snapshot.world, dict[Problem, list[str]]()
     for key, workload in sorted(world.workloads.items()):
-        if is_finished(workload) or holds_quota(workload) or not workload.spec.active:
+        if is_finished(workload) or has_quota(workload) or not workload.spec.active:
             continue
         if workload.metadata.deletion_timestamp is not None:
             continue  # no queue is missing for it

@@ -20,11 +20,12 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.nodes import allocatable, is_of_flavor, is_usable
 from kueuelib.api.phrases import some
 from kueuelib.api.quantity import Quantity, amount_of, format_amount
+from kueuelib.api.workload_state import has_quota
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import gone, look, no_manager
 from kueuelib.app.doctor.snapshot import COHORTS, ClusterSnapshot
 from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, Place, World
-from kueuelib.scheduler.pending.workload_info import charge, holds_quota
+from kueuelib.scheduler.pending.workload_info import charge
 from kueuelib.scheduler.quota.amounts import FlavorResource, total_of
 
 # ---- capacity: quota beyond the nodes, and nodes beyond the quota --------------------------------
@@ -311,7 +312,7 @@ def lost(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     by_queue: dict[str, list[ObjectKey]] = {}
     by_local: dict[ObjectKey, list[ObjectKey]] = {}
     for key, workload in sorted(world.workloads.items()):
-        if not holds_quota(workload):
+        if not has_quota(workload):
             continue
         home, local = world.home_of(workload), ObjectKey(key.namespace, workload.spec.queue_name)
         if snapshot.find(CLUSTER_QUEUE, home) is None:

@@ -9,6 +9,7 @@ from kueuelib.api.meta import ObjectKey, find
 from kueuelib.api.missing_features import sentence
 from kueuelib.api.names import FINISHED, QUOTA_RESERVED, REASON_FAILED_TO_START, REASON_OUT_OF_SYNC
 from kueuelib.api.phrases import counted, duration
+from kueuelib.api.workload_state import has_quota, is_finished
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, REFUSED, look, no_manager
 from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, FACTS, LABELS, ClusterSnapshot
@@ -17,7 +18,7 @@ from kueuelib.scheduler.explain.awaited import Awaited, awaited_checks
 from kueuelib.scheduler.explain.own_changes import job_of
 from kueuelib.scheduler.explain.trial import TrialResult
 from kueuelib.scheduler.object_reasons import FeaturesMissing
-from kueuelib.scheduler.pending.workload_info import asked_by, holds_quota, is_finished
+from kueuelib.scheduler.pending.workload_info import asked_by
 from kueuelib.scheduler.reasons import (
     EXCEEDS_MAX_QUOTA,
     NO_MATCHING_FLAVOR,
@@ -26,7 +27,7 @@ from kueuelib.scheduler.reasons import (
 )
 from kueuelib.workload import states
 from kueuelib.workload.short_reasons import shorten
-from kueuelib.workload.states import condition, has_quota, is_deleted
+from kueuelib.workload.states import condition, is_deleted
 
 # ---- admission checks that do not decide ---------------------------------------------------------
 
@@ -133,7 +134,7 @@ def missing(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     for key, workload in sorted(world.workloads.items()):
         if is_finished(workload):
             continue
-        askers = running if holds_quota(workload) else waiting
+        askers = running if has_quota(workload) else waiting
         asked = asked_by(workload, world.settings.resources)
         for feature in dict.fromkeys(one.feature for one in asked):
             text = sentence(one for one in asked if one.feature == feature)
