@@ -181,6 +181,7 @@ class OpenResponse:
         url: str,
         connection: HttpConnection,
         keep: Callable[[HttpConnection], None],
+        leave: Callable[[], None],
         status: int,
         headers: Headers,
         content: ResponseBody | bytes,
@@ -190,12 +191,7 @@ class OpenResponse:
         self.content = content
         self._connection: HttpConnection | None = connection
         self._keep = keep
-        self._leave: Callable[[], None] | None = None
-
-    def held_by(self, leave: Callable[[], None]) -> OpenResponse:
-        """Let `release` call a function, once."""
-        self._leave = leave
-        return self
+        self._leave: Callable[[], None] | None = leave
 
     async def read(self) -> bytes:
         """The whole body; the connection may be used again.
@@ -223,7 +219,9 @@ class OpenResponse:
 
 
 class Session:
-    """Sends requests to one endpoint.
+    """Sends requests to one endpoint; a retired one closes when its last answer is released.
+
+    A watch takes the connection of a call that is over, such as the list before it.
 
     Args:
         endpoint: says where it is, and how to connect.
@@ -241,7 +239,16 @@ class Session:
         self._open: dict[HttpConnection, None] = {}
         self._spare: list[tuple[HttpConnection, float]] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._room = asyncio.Semaphore(CALL_CONNECTIONS)
+        self._users = 0
+        self._retired = False
         self._prepare(endpoint)
+
+    def retire(self) -> None:
+        """Close once the present requests have ended; no further ones will come."""
+        self._retired = True
+        self._drop_spare()
+        self._close_if_idle()
 
     def close(self) -> None:
         """Close every connection now."""
@@ -252,7 +259,19 @@ class Session:
         for each in list(self._open):
             each.drop()
 
-    def drop_spare(self) -> None:
+    def _close_if_idle(self) -> None:
+        if self._retired and self._users == 0:
+            self.close()
+
+    def _leave(self) -> None:
+        self._users -= 1
+        self._close_if_idle()
+
+    def _leave_room(self) -> None:
+        self._room.release()
+        self._leave()
+
+    def _drop_spare(self) -> None:
         """Close the connections that rest."""
         while self._spare:
             self._spare.pop()[0].drop()
@@ -277,11 +296,41 @@ class Session:
             body: what to send.
             content_type: its type.
             accept: types that the answer may have.
-            streams: whether the answer is to be read while it comes.
+            streams: whether the answer is to be read while it comes, as that of a watch; it takes
+                no place of a call.
 
         Raises:
             NetworkError: there is no connection, or no answer.
         """
+        self._users += 1
+        leave = self._leave
+        try:
+            if not streams:
+                await self._room.acquire()
+                leave = self._leave_room
+            request = self._request(endpoint, method, target, body, content_type, accept)
+            url = f"{endpoint.url}{target}"
+            try:
+                return await self._exchange(url, method, request, leave, streams=streams)
+            except Disconnected:
+                if method not in _REPEATABLE:
+                    raise
+                self._drop_spare()  # they may have ended in the same way
+                return await self._exchange(url, method, request, leave, streams=streams)
+        except BaseException:
+            leave()
+            raise
+
+    def _request(
+        self,
+        endpoint: Endpoint,
+        method: str,
+        target: str,
+        body: bytes | None,
+        content_type: str,
+        accept: str,
+    ) -> bytes:
+        """What is written to a connection."""
         if endpoint is not self._endpoint:
             self._prepare(endpoint)
         head = f"{method} {self._base}{target} HTTP/1.1\r\n{self._headers}Accept: {accept}\r\n"
@@ -289,18 +338,10 @@ class Session:
             head += f"Content-Type: {content_type}\r\n"
         if body is not None or method not in ("GET", "HEAD"):
             head += f"Content-Length: {len(body or b'')}\r\n"
-        request = f"{head}\r\n".encode() + (body or b"")
-        url = f"{endpoint.url}{target}"
-        try:
-            return await self._exchange(url, method, request, streams=streams)
-        except Disconnected:
-            if method not in _REPEATABLE:
-                raise
-            self.drop_spare()  # they may have ended in the same way
-            return await self._exchange(url, method, request, streams=streams)
+        return f"{head}\r\n".encode() + (body or b"")
 
     async def _exchange(
-        self, url: str, method: str, request: bytes, *, streams: bool
+        self, url: str, method: str, request: bytes, leave: Callable[[], None], *, streams: bool
     ) -> OpenResponse:
         connection = self._spare_one() or await self._dialler.connect(self._made)
         try:
@@ -310,7 +351,7 @@ class Session:
                 await _write_large(connection, request, answer)
             elif transport is not None:  # without one, the answer is an error
                 transport.write(request)
-            return OpenResponse(self._host, url, connection, self._keep, *await answer)
+            return OpenResponse(self._host, url, connection, self._keep, leave, *await answer)
         except BaseException:
             connection.drop()
             raise
@@ -378,58 +419,6 @@ class Session:
             raise ValueError(f"a header for {endpoint.url} has more than one line")
         self._endpoint = endpoint
         self._headers = "".join(f"{line}\r\n" for line in lines)
-
-
-class Sessions:
-    """The connections of one endpoint; they are closed when the last user of a retired one is done.
-
-    A watch takes the connection of a call that is over, such as the list before it.
-    """
-
-    def __init__(self, endpoint: Endpoint, user_agent: str) -> None:
-        self.session = Session(endpoint, user_agent)
-        self._room = asyncio.Semaphore(CALL_CONNECTIONS)
-        self._users = 0
-        self._retired = False
-
-    async def send(self, endpoint: Endpoint, *request: Any, watch: bool) -> OpenResponse:
-        """Send a call, or begin a watch; see `Session.send`."""
-        self._users += 1
-        try:
-            if watch:
-                answer = await self.session.send(endpoint, *request, streams=True)
-                return answer.held_by(self._leave)
-            await self._room.acquire()
-            try:
-                return (await self.session.send(endpoint, *request)).held_by(self._leave_room)
-            except BaseException:
-                self._room.release()
-                raise
-        except BaseException:
-            self._leave()
-            raise
-
-    def _leave_room(self) -> None:
-        self._room.release()
-        self._leave()
-
-    def _leave(self) -> None:
-        self._users -= 1
-        self._close_if_idle()
-
-    def retire(self) -> None:
-        """Close once the present requests have ended; no further ones will come."""
-        self._retired = True
-        self.session.drop_spare()
-        self._close_if_idle()
-
-    def _close_if_idle(self) -> None:
-        if self._retired and self._users == 0:
-            self.close()
-
-    def close(self) -> None:
-        """Close every connection now."""
-        self.session.close()
 
 
 async def _write_large(

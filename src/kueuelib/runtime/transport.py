@@ -1,7 +1,7 @@
-"""HTTP to the API server: two sessions, credentials, deadlines.
+"""HTTP to the API server: connections, credentials, deadlines.
 
-One session carries calls, the other watches, so that watches can never use up the connections
-that calls need. Neither reads proxies or passwords from the environment per request.
+The number of calls at once is limited and that of watches is not, so that watches never use up
+what calls need. Proxies and passwords are not read from the environment per request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kueuelib.runtime.sessions import (
     OpenResponse,
     Params,
     Response,
-    Sessions,
+    Session,
     failure,
     in_words,
     target_of,
@@ -128,7 +128,7 @@ class Transport:
         self._max_line = max_line
         self._request_timeout = request_timeout
         self._endpoint: Endpoint | None = None
-        self._sessions: Sessions | None = None
+        self._session: Session | None = None
         self._deadlines = Deadlines()
         self._lock = asyncio.Lock()
         self._forced_at = float("-inf")
@@ -224,7 +224,7 @@ class Transport:
         query = [*params, ("watch", "true"), ("timeoutSeconds", str(max(int(timeout), 1)))]
         try:
             with anyio.fail_after(REQUEST_TIMEOUT):
-                answer = await self._send("GET", path, query, None, "", accept, watch=True)
+                answer = await self._send("GET", path, query, None, "", accept, streams=True)
         except TimeoutError as error:
             raise self._late(path, error) from error
         try:
@@ -266,7 +266,7 @@ class Transport:
         try:
             with Limit(self._deadlines, self._request_timeout if timeout is None else timeout):
                 answer = await self._send(
-                    method, path, params, body, content_type, accept, watch=True
+                    method, path, params, body, content_type, accept, streams=True
                 )
                 code, host = str(answer.status), answer.host
                 if answer.status == 429:
@@ -295,9 +295,9 @@ class Transport:
     async def close(self) -> None:
         """Close every connection, also in a cancelled scope; calling again does nothing."""
         self._closed = True
-        sessions, self._sessions = self._sessions, None
-        if sessions is not None:
-            sessions.close()
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -318,16 +318,16 @@ class Transport:
         content_type: str,
         accept: str,
         *,
-        watch: bool = False,
+        streams: bool = False,
     ) -> OpenResponse:
         """Send; repeat once with other credentials if the first ones were refused."""
         may_renew = True
         target = target_of(path, params)
         while True:
-            endpoint, sessions = await self._ready()
+            endpoint, session = await self._ready()
             try:
-                answer = await sessions.send(
-                    endpoint, method, target, body, content_type, accept, watch=watch
+                answer = await session.send(
+                    endpoint, method, target, body, content_type, accept, streams=streams
                 )
             except NoTls as error:
                 raise TransportError(_origin(endpoint), in_words(error)) from error
@@ -347,21 +347,21 @@ class Transport:
                 return answer
             answer.release()
 
-    async def _ready(self) -> tuple[Endpoint, Sessions]:
-        """The endpoint and its sessions; loads at most once at a time."""
+    async def _ready(self) -> tuple[Endpoint, Session]:
+        """The endpoint and its session; loads at most once at a time."""
         if self._closed:
             raise TransportError(self.address, "is closed")
-        endpoint, sessions = self._endpoint, self._sessions
-        if endpoint is not None and sessions is not None and not self._is_stale(endpoint):
-            return endpoint, sessions
+        endpoint, session = self._endpoint, self._session
+        if endpoint is not None and session is not None and not self._is_stale(endpoint):
+            return endpoint, session
         async with self._lock:
             if self._endpoint is None or self._is_stale(self._endpoint):
                 await self._load(force=False)
-            if self._sessions is None:
+            if self._session is None:
                 assert self._endpoint is not None
-                self._sessions = Sessions(self._endpoint, self._user_agent)
+                self._session = Session(self._endpoint, self._user_agent)
             assert self._endpoint is not None
-            return self._endpoint, self._sessions
+            return self._endpoint, self._session
 
     def _is_stale(self, endpoint: Endpoint) -> bool:
         return endpoint.refresh_at is not None and self._clock.now() >= endpoint.refresh_at
@@ -382,8 +382,8 @@ class Transport:
             self._endpoint = attrs.evolve(old, refresh_at=self._clock.now() + FORCED_REFRESH_PAUSE)
             return
         self._endpoint, self._not_renewed = new, None
-        if self._sessions is not None and old is not None and old.route != new.route:
-            retired, self._sessions = self._sessions, Sessions(new, self._user_agent)
+        if self._session is not None and old is not None and old.route != new.route:
+            retired, self._session = self._session, Session(new, self._user_agent)
             retired.retire()
 
     async def _renew(self, used: Endpoint) -> bool:

@@ -374,9 +374,9 @@ async def test_connections_are_closed_when_the_scope_around_them_is_cancelled(se
     with anyio.CancelScope() as scope:
         async with client:
             await client.get(JOBS, ObjectKey("ns", "a"))
-            sessions = client.transport._sessions
+            session = client.transport._session
             scope.cancel()
-    assert sessions.session.closed
+    assert session.closed
 
 
 @pytest.mark.parametrize("call", ["get", "watch"])
