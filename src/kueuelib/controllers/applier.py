@@ -1,7 +1,5 @@
 """Carries out the plans of the scheduler: admissions, evictions, and reasons to wait.
 
-The patches of victims are in `kueuelib.controllers.applier`.
-
 `kueuelib.workload.orders` decides what is written, and what to report to the engine about other
 orders; two orders of one workload never run at once. Waiting, retries and their growing pauses are
 those of the `Controller` that runs this reconciler.
@@ -86,80 +84,6 @@ class OrderWriter:
     def event(self, wl: Obj, type: EventType, reason: str, message: str) -> None:
         """Report something about a Workload."""
         self.recorder.event(wl, type, reason, message, component=COMPONENT)
-
-
-# ---- evicts the victims of a preemption: one patch per victim (KEP-83) ---------------------------
-# In the engine, a victim counts as leaving from the moment of the decision. This stays so while the
-# server does not answer, or answers with an error that a retry may cure. If the victim cannot be
-# evicted, the engine receives `EvictionFailed`, and the preemptor searches for other victims at
-# once. If the server refused the write, this victim is left out for a while.
-
-PREEMPTION_FAILED = "PreemptionFailed"
-
-
-class Evictor:
-    """Carries out evictions.
-
-    Args:
-        orders: writes the statuses.
-    """
-
-    def __init__(self, orders: OrderWriter) -> None:
-        self._orders = orders
-
-    async def evict(self, order: Eviction) -> None:
-        """Evicts one victim.
-
-        Raises:
-            IllegalTransition: it no longer holds quota.
-            NotFound: it is gone.
-            ApiError: the server refuses.
-            TransportError: no answer.
-        """
-        wl = await self._tell(order)
-        if wl is not None:
-            self._report(order, wl)
-
-    async def _tell(self, order: Eviction) -> Obj | None:
-        """Writes the eviction on the newest object; None if it is being evicted already."""
-        orders = self._orders
-        wl = orders.writer.newest(order.key)
-        if wl is None or not states.phase_of(wl).holds_quota:
-            await orders.writer.read(order.key)
-        message = order.preemption.message(order.victim)
-
-        def preempted(wl: Obj) -> Obj:
-            if wl["metadata"]["uid"] != order.uid:
-                raise NotFound(f"workload {order.key} is gone")
-            return states.preempt(wl, order.victim.path.value, message, orders.clock.now())
-
-        return await orders.write(order.key, preempted, "preemption")
-
-    def _report(self, order: Eviction, wl: Obj) -> None:
-        victim, preemption, orders = order.victim, order.preemption, self._orders
-        queue, path = victim.holder.cluster_queue, victim.path.value
-        orders.metrics.wrote("preemption", "ok")
-        first = states.is_first_eviction(wl)
-        orders.metrics.evicted(counted(wl), names.REASON_PREEMPTED, first=first)
-        orders.metrics.preempted(preemption.cluster_queue, path)
-        message = preemption.message(victim)
-        ranks = preemption.ranks(victim)
-        orders.event(wl, "Normal", f"EvictedDueTo{names.REASON_PREEMPTED}", message)
-        orders.event(wl, "Normal", names.PREEMPTED, f"{message}; {ranks}")
-        preemptor = orders.writer.newest(preemption.key)
-        if preemptor is not None:
-            told = (
-                f"Preempted workload {victim.key} (UID: {victim.holder.uid}) in ClusterQueue "
-                f"{queue}; {ranks}"
-            )
-            orders.event(preemptor, "Normal", "PreemptedWorkload", told)
-
-    def refused(self, order: Eviction, error: ApiError) -> None:
-        """Reports on the preemptor that the server refuses the eviction of the victim."""
-        preemptor = self._orders.writer.newest(order.preemption.key)
-        if preemptor is not None:
-            message = f"Workload {order.key} could not be evicted: {error.message}"
-            self._orders.event(preemptor, "Warning", PREEMPTION_FAILED, message)
 
 
 # ---- decides when the reason to wait is written to a Workload ------------------------------------
@@ -300,6 +224,7 @@ REPORTED_FAULTS = 100
 """Faults of a preemption policy that are remembered, so that each is logged only once."""
 AT_ONCE = 0.001
 """Seconds until an order that waited for another one is carried out."""
+PREEMPTION_FAILED = "PreemptionFailed"
 ADMISSION_FAILED = "AdmissionFailed"
 ADMISSION_REFUSED = "The admission could not be written: "
 """How the Events of that reason begin."""
@@ -320,7 +245,6 @@ class Applier:
     ) -> None:
         self._written = written
         self._holder = holder
-        self._evictor = Evictor(written)
         self._log = get_logger("applier")
         self._told = Recent()
         self._reported: dict[PolicyFault, None] = {}
@@ -335,17 +259,17 @@ class Applier:
             teller: enqueues the reasons to wait there when their time has come.
         """
         for admission in settled.admissions:
-            self._take(admission)
+            self._passed(self.book.submit(admission))
             teller.admitted(admission.key, admission.cluster_queue)
             controller.enqueue(admission.key, priority=ADMISSION_PRIORITY)
         for wait in settled.waits:
             if wait.transient:
                 continue
-            self._take(wait)
+            self._passed(self.book.submit(wait))
             teller.waits(wait.key, wait.cluster_queue, self._pause(wait))
         for preemption in settled.preemptions:
             for victim in preemption.victims:
-                self._take(Eviction(victim, preemption))
+                self._passed(self.book.submit(Eviction(victim, preemption)))
                 controller.enqueue(victim.key, priority=ADMISSION_PRIORITY)
         for fault in settled.faults:
             self._written.metrics.policy_failed(fault.policy)
@@ -397,9 +321,6 @@ class Applier:
             return DONE
         return Result(requeue_after=AT_ONCE, priority=ADMISSION_PRIORITY)
 
-    def _take(self, what: What) -> None:
-        self._passed(self.book.submit(what))
-
     def _passed(self, edge: Edge) -> None:
         """Counts what ended without being written, and reports it to the engine."""
         for over in edge.ended:
@@ -415,9 +336,9 @@ class Applier:
             return known
         match what:
             case Admit():
-                await self._admit(what)
+                await self._reserve(what)
             case Eviction():
-                await self._evictor.evict(what)
+                await self._evict(what)
             case Wait():
                 await self._wait(what)
         return Outcome.STORED
@@ -425,13 +346,7 @@ class Applier:
     def _foregone(self, what: What) -> Outcome | None:
         return None if self._holder is None else foregone(what, self._holder(what.key))
 
-    async def _admit(self, order: Admit) -> None:
-        wl = await self._reserve(order)
-        if wl is not None:
-            self._report(order, wl)
-
-    async def _reserve(self, order: Admit) -> Obj | None:
-        """Writes the reservation on the newest object; None if it was stored before."""
+    async def _reserve(self, order: Admit) -> None:
         admission, refused = encode(order.admission), False
 
         def reserved(wl: Obj) -> Obj | None:
@@ -448,9 +363,11 @@ class Applier:
             now = self._written.clock.now()
             return states.reserve(wl, admission, order.required_checks, now)
 
-        return await self._written.write(order.key, reserved, "admission")
+        wl = await self._written.write(order.key, reserved, "admission")
+        if wl is not None:  # it was not stored before
+            self._report_reservation(order, wl)
 
-    def _report(self, order: Admit, wl: Obj) -> None:
+    def _report_reservation(self, order: Admit, wl: Obj) -> None:
         written, metrics = self._written, self._written.metrics
         metrics.wrote("admission", "ok")
         where = counted(wl)
@@ -477,13 +394,61 @@ class Applier:
         now = self._written.clock.monotonic()
         if not self._told.is_new((what.key, type(what)), error.message, now):
             return
-        if isinstance(what, Eviction):
-            self._evictor.refused(what, error)
-            return
-        wl = self._written.writer.newest(what.key)
-        if wl is not None and isinstance(what, Admit):
-            message = f"{ADMISSION_REFUSED}{error.message}"
-            self._written.event(wl, "Warning", ADMISSION_FAILED, message)
+        match what:
+            case Admit():
+                key, reason = what.key, ADMISSION_FAILED
+                message = f"{ADMISSION_REFUSED}{error.message}"
+            case Eviction():
+                key, reason = what.preemption.key, PREEMPTION_FAILED
+                message = f"Workload {what.key} could not be evicted: {error.message}"
+            case Wait():
+                return
+        wl = self._written.writer.newest(key)
+        if wl is not None:
+            self._written.event(wl, "Warning", reason, message)
+
+    # ---- evicts the victims of a preemption: one patch per victim (KEP-83) ----------------------
+    # In the engine, a victim counts as leaving from the moment of the decision. This stays so while
+    # the server does not answer, or answers with an error that a retry may cure. If the victim
+    # cannot be evicted, the engine receives `EvictionFailed`, and the preemptor searches for other
+    # victims at once. If the server refused the write, this victim is left out for a while.
+
+    async def _evict(self, order: Eviction) -> None:
+        writer, now = self._written.writer, self._written.clock.now
+        wl = writer.newest(order.key)
+        if wl is None or not states.phase_of(wl).holds_quota:
+            await writer.read(order.key)
+        message = order.preemption.message(order.victim)
+
+        def preempted(wl: Obj) -> Obj:
+            if wl["metadata"]["uid"] != order.uid:
+                raise NotFound(f"workload {order.key} is gone")
+            return states.preempt(wl, order.victim.path.value, message, now())
+
+        wl = await self._written.write(order.key, preempted, "preemption")
+        if wl is not None:  # it was not being evicted before
+            self._report_eviction(order, wl)
+
+    def _report_eviction(self, order: Eviction, wl: Obj) -> None:
+        victim, preemption, written = order.victim, order.preemption, self._written
+        queue, path = victim.holder.cluster_queue, victim.path.value
+        written.metrics.wrote("preemption", "ok")
+        first = states.is_first_eviction(wl)
+        written.metrics.evicted(counted(wl), names.REASON_PREEMPTED, first=first)
+        written.metrics.preempted(preemption.cluster_queue, path)
+        message = preemption.message(victim)
+        ranks = preemption.ranks(victim)
+        written.event(wl, "Normal", f"EvictedDueTo{names.REASON_PREEMPTED}", message)
+        written.event(wl, "Normal", names.PREEMPTED, f"{message}; {ranks}")
+        preemptor = written.writer.newest(preemption.key)
+        if preemptor is not None:
+            told = (
+                f"Preempted workload {victim.key} (UID: {victim.holder.uid}) in ClusterQueue "
+                f"{queue}; {ranks}"
+            )
+            written.event(preemptor, "Normal", "PreemptedWorkload", told)
+
+    # ---- reasons to wait ------------------------------------------------------------------------
 
     async def _wait(self, order: Wait) -> None:
         written = self._written
