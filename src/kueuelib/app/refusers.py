@@ -8,6 +8,7 @@ from typing import Final
 
 from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, parse_time
+from kueuelib.api.phrases import duration
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 from kueuelib.errors import ApiError, TransportError
 from kueuelib.runtime.client import Client
@@ -42,6 +43,21 @@ def latest(events: Iterable[Obj]) -> Obj | None:
     """
     timed = (one for one in events if one.get("lastTimestamp"))
     return max(timed, key=lambda one: parse_time(one["lastTimestamp"]), default=None)
+
+
+def ago(event: Obj, now: float) -> str:
+    """How long ago an Event was written last.
+
+    Args:
+        event: the raw one.
+        now: seconds since the epoch.
+    """
+    return f"{duration(max(0.0, now - parse_time(event['lastTimestamp'])))} ago"
+
+
+def said(event: Obj, now: float) -> str:
+    """What the manager said in an Event; see `ago`."""
+    return f"{ago(event, now)} the manager said {event['reason']}: {event['message']}"
 
 
 def removal(kind: str, configuration: Obj, webhooks: Iterable[str]) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import anyio
 import attrs
 
 from kueuelib.api import kinds
@@ -17,7 +16,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of
 from kueuelib.api.names import IN_USE_FINALIZER, NAMESPACE_NAME_LABEL, QUEUE_LABEL
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.doctor.snapshot import ADMISSION, WebhookProbe
-from kueuelib.app.explaining.gather import Lists
+from kueuelib.app.explaining.gather import Lists, at_once
 from kueuelib.app.refusers import OUR_CONFIGURATIONS, is_refusal, lacks_permission
 from kueuelib.app.stored_versions import is_unconverted
 from kueuelib.controllers.webhooks import TIMEOUT_SECONDS, queueing_entries
@@ -80,33 +79,6 @@ _NOT_CALLED = ("failed calling webhook", "conversion webhook")
 def first_line(error: KueuelibError) -> str:
     """What a failure says, without its details."""
     return str(error).splitlines()[0]
-
-
-async def at_once(*calls: Awaitable[Any]) -> list[Any]:
-    """The results of some calls, in their order.
-
-    Args:
-        calls: each is awaited once; an error of one ends the others.
-
-    Raises:
-        KueuelibError: one of them failed.
-    """
-    results: dict[int, Any] = {}
-    errors: list[KueuelibError] = []
-
-    async def finish(number: int, call: Awaitable[Any]) -> None:
-        try:
-            results[number] = await call
-        except KueuelibError as error:
-            errors.append(error)
-            group.cancel_scope.cancel()
-
-    async with anyio.create_task_group() as group:
-        for number, call in enumerate(calls):
-            group.start_soon(finish, number, call)
-    for error in errors:
-        raise error
-    return [results[number] for number in range(len(calls))]
 
 
 async def admission(

@@ -21,7 +21,6 @@ from kueuelib.app.doctor.calls import (
     CALL_SECONDS,
     NOT_SERVED,
     admission,
-    at_once,
     conversions,
     failure,
     first_line,
@@ -38,6 +37,7 @@ from kueuelib.app.doctor.snapshot import (
 from kueuelib.app.explaining.gather import (
     QUEUEING,
     Lists,
+    at_once,
     cluster_of,
     decisive,
     list_kinds,
@@ -262,14 +262,13 @@ async def _reviews(
     namespace = configuration.manager_namespace
     user = "" if own else f"system:serviceaccount:{namespace}:{SERVICE_ACCOUNT}"
     path = f"{_REVIEWS}/{'selfsubjectaccessreviews' if own else 'subjectaccessreviews'}"
-    allowed: dict[_Question, bool] = {}
     refused: list[str] = []
     limiter = anyio.CapacityLimiter(_AT_ONCE)
 
-    async def ask(question: _Question) -> None:
+    async def ask(question: _Question) -> bool:
         async with limiter:
             if refused:
-                return
+                return False
             try:
                 body = question.body(user, namespace)
                 answer = await client.request(
@@ -279,8 +278,8 @@ async def _reviews(
                 if not (isinstance(error, Forbidden | NotFound) or failure(error)):
                     raise
                 refused.append(first_line(error))  # of a webhook, too: reads need none
-                return
-        allowed[question] = bool((answer.get("status") or {}).get("allowed"))
+                return False
+        return bool((answer.get("status") or {}).get("allowed"))
 
     installation = Installation(
         namespace,
@@ -288,13 +287,12 @@ async def _reviews(
         secret=configuration.internal_cert_management.webhook_secret_name,
     )
     questions = list(dict.fromkeys(_questions(installation.manifests())))
-    async with anyio.create_task_group() as group:
-        for question in questions:
-            group.start_soon(ask, question)
+    answers = await at_once(*map(ask, questions))
     if refused:
         return refused[0]
     return tuple(
-        Review(one.group, one.resource, one.verb, one.namespace, allowed[one]) for one in questions
+        Review(one.group, one.resource, one.verb, one.namespace, allowed)
+        for one, allowed in zip(questions, answers, strict=True)
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +22,6 @@ from kueuelib.errors import (
     InvalidSelector,
     KueuelibError,
     NotFound,
-    TransportError,
 )
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.runtime.client import Client
@@ -245,7 +244,6 @@ async def list_kinds(
     objects: dict[str, Sequence[Obj]] = {}
     refused: dict[str, ApiError] = {}
     unconverted: dict[str, ApiError] = {}
-    errors: list[KueuelibError] = []
 
     async def read(resource: Resource) -> None:
         where = namespace if resource.namespaced else ""
@@ -257,8 +255,6 @@ async def list_kinds(
             refused[resource.kind] = NotFound(f"the cluster does not serve {name}")
         except Forbidden as error:
             refused[resource.kind] = error
-        except (ApiError, TransportError) as error:
-            errors.append(error)
         else:
             if listed.failure is not None:
                 unconverted[resource.kind] = listed.failure
@@ -267,12 +263,35 @@ async def list_kinds(
             else:
                 objects[resource.kind] = listed.objects
 
-    async with anyio.create_task_group() as group:
-        for resource in resources:
-            group.start_soon(read, resource)
-    if errors:
-        raise min(errors, key=str)
+    await at_once(*map(read, resources))
     return Lists(objects, refused, unconverted)
+
+
+async def at_once(*calls: Awaitable[Any]) -> list[Any]:
+    """The results of some calls, in their order.
+
+    Args:
+        calls: each is awaited once; an error of one ends the others.
+
+    Raises:
+        KueuelibError: one of them failed.
+    """
+    results: dict[int, Any] = {}
+    errors: list[KueuelibError] = []
+
+    async def finish(number: int, call: Awaitable[Any]) -> None:
+        try:
+            results[number] = await call
+        except KueuelibError as error:
+            errors.append(error)
+            group.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as group:
+        for number, call in enumerate(calls):
+            group.start_soon(finish, number, call)
+    for error in errors:
+        raise error
+    return [results[number] for number in range(len(calls))]
 
 
 def cluster_of(

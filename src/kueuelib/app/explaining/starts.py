@@ -14,9 +14,8 @@ from kueuelib.api.names import (
     QUEUE_LABEL,
     REASON_FAILED_TO_START,
 )
-from kueuelib.api.phrases import duration
 from kueuelib.app.refused_writes import STANDING, problem_of, standing
-from kueuelib.app.refusers import find_remedy, latest
+from kueuelib.app.refusers import ago, find_remedy, latest, said
 from kueuelib.errors import Forbidden, NotFound
 from kueuelib.jobs.batch.job import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings, QuotaReleaseStrategy
@@ -136,8 +135,7 @@ async def refusal_notes(client: Client, workload: Obj, now: float) -> tuple[str,
     if states.is_finished(workload):
         return ()
     job = await _job(client, workload)
-    admitted = states.is_admitted(workload) and not states.is_evicted(workload)
-    held = _is_held(job) if admitted else False
+    held = _is_held(job) if states.phase_of(workload) is states.Phase.ADMITTED else False
     owner = next(iter(_owners(workload)), {}).get("uid", "")
     meta = workload["metadata"]
     try:
@@ -147,14 +145,14 @@ async def refusal_notes(client: Client, workload: Obj, now: float) -> tuple[str,
     events = [event for each in about for event in each]
     notes = []
     start = None if held is False else _start(events, workload, held=bool(held), now=now)
-    for said, what, event in (
+    for before, what, event in (
         ("its job is not started. ", "the start", start),
         ("", "it", standing(events, workload, job, now)),
     ):
         if event is None:
             continue
-        text = event["message"] if said else problem_of(event)
-        notes.append(f"{said}{text} ({_ago(event, now)})")
+        text = event["message"] if before else problem_of(event)
+        notes.append(f"{before}{text} ({ago(event, now)})")
         fix = await find_remedy(client, event["message"], meta["namespace"])
         notes += [f"what refuses {what}: {fix}"] if fix else []
     return tuple(notes)
@@ -205,14 +203,9 @@ async def creation_problem(client: Client, obj: Obj, title: str, now: float) -> 
     told = latest(one for one in events if one["reason"] in (COMPOSE_ERROR, CREATED_WORKLOAD))
     if told is None or told["reason"] != COMPOSE_ERROR:
         return ""
-    said = f"the manager said {COMPOSE_ERROR}: {told['message']}"
-    problem = f"it has no Workload; {_ago(told, now)} {said}"
+    problem = f"it has no Workload; {said(told, now)}"
     fix = await find_remedy(client, told["message"], meta["namespace"])
     return Problem(title, problem, fix or "correct what the message names")
-
-
-def _ago(event: Obj, now: float) -> str:
-    return f"{duration(max(0.0, now - parse_time(event['lastTimestamp'])))} ago"
 
 
 async def _events(client: Client, namespace: str, uid: str) -> Sequence[Obj]:

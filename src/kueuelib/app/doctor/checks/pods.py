@@ -15,7 +15,7 @@ from kueuelib.api.names import (
     REASON_FAILED_TO_START,
 )
 from kueuelib.api.phrases import duration
-from kueuelib.api.workload_state import is_admitted, is_evicted, is_finished
+from kueuelib.api.workload_state import is_finished
 from kueuelib.app.doctor.checks.managers import leads
 from kueuelib.app.doctor.finding import Finding, Severity, check, subject_of
 from kueuelib.app.doctor.manager import (
@@ -28,7 +28,7 @@ from kueuelib.app.doctor.manager import (
 from kueuelib.app.doctor.snapshot import BYPASSING, ClusterSnapshot
 from kueuelib.app.explaining.subject import group_problem
 from kueuelib.app.part_settings import job_settings
-from kueuelib.app.refusers import lacks_permission, remedy
+from kueuelib.app.refusers import ago, lacks_permission, remedy, said
 from kueuelib.jobs.contract.field_rules import identifier, where_named
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.reading import (
@@ -41,7 +41,7 @@ from kueuelib.jobs.pods.reading import (
 )
 from kueuelib.jobs.reconcile.refusals import START_REFUSED
 from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR
-from kueuelib.workload.states import condition
+from kueuelib.workload.states import Phase, condition, phase_of
 
 PATIENCE = 60.0
 """Seconds after which a Workload should exist."""
@@ -159,8 +159,7 @@ def unqueued(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         follows = (*gone(snapshot, WORKLOADS), *no_manager(snapshot), DISABLED, ANOTHER_WEBHOOK)
         told = snapshot.last_event(COMPOSE_ERROR, job)
         if told is not None:
-            ago = duration(snapshot.age(told["lastTimestamp"]))
-            problem += f": {ago} ago the manager said {COMPOSE_ERROR}: {told['message']}"
+            problem += f": {said(told, snapshot.now)}"
             if lacks_permission(told["message"]):
                 follows = (MISSING_PERMISSION, *follows)
             space = job["metadata"]["namespace"]
@@ -183,7 +182,9 @@ def not_started(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     ]
     for kind, obj, try_it in held:
         workload, meta = snapshot.workload_of(obj), obj["metadata"]
-        if workload is None or meta.get("deletionTimestamp") or not _may_run(workload):
+        if workload is None or phase_of(workload) is not Phase.ADMITTED:
+            continue
+        if meta.get("deletionTimestamp"):
             continue
         age = snapshot.age(condition(workload, ADMITTED).get("lastTransitionTime"))
         if min(age, _waited(snapshot, obj)) < PATIENCE:  # a replacement is younger
@@ -196,18 +197,14 @@ def not_started(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         fix += " --dry-run=server  # shows what refuses the start, for example a webhook"
         denied, told = False, snapshot.last_event(REASON_FAILED_TO_START, obj, workload)
         if told is not None and told["message"].startswith(START_REFUSED):
-            ago = duration(snapshot.age(told["lastTimestamp"]))
-            problem += f": {told['message'].removeprefix(START_REFUSED)} ({ago} ago)"
+            why = told["message"].removeprefix(START_REFUSED)
+            problem += f": {why} ({ago(told, snapshot.now)})"
             denied = lacks_permission(told["message"])
             space = meta["namespace"]
             fix = remedy(told["message"], snapshot.webhook_configurations(), space) or fix
         follows = (*no_manager(snapshot), ANOTHER_WEBHOOK)
         follows = (MISSING_PERMISSION, *follows) if denied else follows
         yield Finding(Severity.ERROR, subject_of(kind, obj), problem, fix, follows)
-
-
-def _may_run(workload: Obj) -> bool:
-    return is_admitted(workload) and not (is_evicted(workload) or is_finished(workload))
 
 
 def _absent(snapshot: ClusterSnapshot, job: Obj) -> tuple[str, str]:

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 
 from kueuelib.api.kinds import EVENTS, LEASES, SECRETS
 from kueuelib.api.meta import Obj
-from kueuelib.api.phrases import duration
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, MISSING_PERMISSION, REFUSED
 from kueuelib.app.doctor.snapshot import ClusterSnapshot
 from kueuelib.app.refused_writes import problem_of
-from kueuelib.app.refusers import remedy
+from kueuelib.app.refusers import ago, remedy
 
 
 @check(REFUSED, EVENTS.kind, "Workload")
@@ -54,8 +53,8 @@ def _finding(snapshot: ClusterSnapshot, event: Obj) -> Finding:
     about, message = event["involvedObject"], event["message"]
     namespace = about.get("namespace") or ""
     subject = Subject(about["kind"], about["name"], namespace)
-    ago = duration(snapshot.age(event["lastTimestamp"]))
     fix = remedy(message, snapshot.webhook_configurations(), namespace)
     fix = fix or f"kubectl -n {namespace} describe {about['kind'].lower()} {about['name']}"
     follows = (MISSING_PERMISSION, ANOTHER_WEBHOOK)
-    return Finding(Severity.ERROR, subject, f"{problem_of(event)} ({ago} ago)", fix, follows)
+    problem = f"{problem_of(event)} ({ago(event, snapshot.now)})"
+    return Finding(Severity.ERROR, subject, problem, fix, follows)
