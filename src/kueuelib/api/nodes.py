@@ -20,7 +20,7 @@ from kueuelib.api.core import (
     Toleration,
 )
 from kueuelib.api.kueue import ResourceFlavor
-from kueuelib.api.meta import find_condition, labels_of
+from kueuelib.api.meta import is_true, labels_of
 from kueuelib.api.quantity import Quantity
 
 # ---- which nodes a pod's selector and required affinity allow ------------------------------------
@@ -93,8 +93,7 @@ def untolerated(
 
 def is_usable(node: Mapping[str, Any]) -> bool:
     """Whether a node takes pods: it is ready and not cordoned."""
-    ready = find_condition((node.get("status") or {}).get("conditions"), "Ready")
-    return not (node.get("spec") or {}).get("unschedulable") and ready.get("status") == "True"
+    return not (node.get("spec") or {}).get("unschedulable") and is_true(node, "Ready")
 
 
 def is_of_flavor(node: Mapping[str, Any], flavor: ResourceFlavor) -> bool:

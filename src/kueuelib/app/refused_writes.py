@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from kueuelib.api.kinds import WORKLOADS
-from kueuelib.api.meta import Obj, find_condition, parse_time
+from kueuelib.api.meta import Obj, is_true, parse_time
 from kueuelib.app.refusers import is_refusal, latest
 from kueuelib.controllers.applier import ADMISSION_FAILED, PREEMPTION_FAILED
 from kueuelib.jobs.reconcile.refusals import REFUSED, STATUS, WORKLOAD
@@ -78,10 +78,7 @@ def _changed_at(obj: Obj, part: str) -> float:
 def _lacks_pods(job: Obj) -> bool:
     """Whether a Job that may run has fewer pods than it wants."""
     spec, status = job["spec"], job.get("status") or {}
-    over = any(
-        find_condition(status.get("conditions"), type_).get("status") == "True"
-        for type_ in ("Complete", "Failed")
-    )
+    over = is_true(job, "Complete") or is_true(job, "Failed")
     done, wanted = status.get("succeeded") or 0, spec.get("parallelism", 1)
     if spec.get("completions") is not None:
         wanted = min(wanted, spec["completions"] - done)

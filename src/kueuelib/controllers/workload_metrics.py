@@ -180,12 +180,10 @@ def queued_at(wl: Obj) -> float:
 
 def execution_time(wl: Obj) -> float | None:
     """Seconds from admission to the end, with earlier admissions; None if it was not admitted."""
-    admitted, finished = states.condition(wl, ADMITTED), states.condition(wl, FINISHED)
-    if admitted.get("status") != "True":
+    if not states.is_admitted(wl):
         return None
-    earlier = float(states.status_of(wl).get("accumulatedPastExecutionTimeSeconds") or 0)
-    times = [parse_time(each["lastTransitionTime"]) for each in (finished, admitted)]
-    return earlier + times[0] - times[1]
+    ended = parse_time(states.condition(wl, FINISHED)["lastTransitionTime"])
+    return states.past_seconds(wl) + ended - states.admitted_since(wl)
 
 
 def _conditions(wl: Obj | None) -> _Conditions:

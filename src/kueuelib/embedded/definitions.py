@@ -10,11 +10,11 @@ from typing import Any
 import attrs
 
 from kueuelib.api.kinds import CRDS
-from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.api.meta import Obj, ObjectKey, is_true
 from kueuelib.embedded.committing import Commits
 from kueuelib.embedded.deleting import Deletes
 from kueuelib.embedded.registry.cells import AGE, JsonPath, since
-from kueuelib.embedded.registry.crd_rules import CLEANUP, CrdRules, is_established
+from kueuelib.embedded.registry.crd_rules import CLEANUP, ESTABLISHED, CrdRules
 from kueuelib.embedded.registry.kinds import (
     ALL_VERBS,
     ENDING_VERBS,
@@ -201,7 +201,7 @@ class Definitions:
             crd: the stored definition.
             revision: when it was stored; older objects may have another shape.
         """
-        if not is_established(crd):
+        if not is_true(crd, ESTABLISHED):
             return
         self._registry.install(attrs.evolve(kind_of(crd, revision, None), since=revision))
         if crd["metadata"].get("deletionTimestamp"):
@@ -219,7 +219,7 @@ class Definitions:
                 self._withdrawn(known)
                 asyncio.get_running_loop().call_soon(self._reconsider, group)
             return
-        if not is_established(crd):
+        if not is_true(crd, ESTABLISHED):
             if crd["metadata"].get("deletionTimestamp"):
                 self._begin_cleaning(crd)
             return

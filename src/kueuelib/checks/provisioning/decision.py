@@ -20,9 +20,10 @@ from kueuelib.api.checks import (
 )
 from kueuelib.api.kueue import PodSetUpdate
 from kueuelib.api.made_from import MADE_FROM, digest_of
-from kueuelib.api.meta import Obj, annotations_of, find_condition, parse_time
+from kueuelib.api.meta import Obj, annotations_of, find_condition, is_true, parse_time
 from kueuelib.api.names import PARAMETER_PREFIX
 from kueuelib.api.quantity import Quantity
+from kueuelib.checks.moves import entry_of
 from kueuelib.checks.verdicts import Pending, Ready, Rejected, Verdict
 from kueuelib.workload import states
 
@@ -276,14 +277,14 @@ def decide(
             Pending("The request for nodes is renewed", again=SYNC_PAUSE), None, unused
         )
     latest, request = pairs[-1]
-    if _is(request, CAPACITY_REVOKED):
+    if is_true(request, CAPACITY_REVOKED):
         return ProvisioningStep(_revoked(request))
     for failure in (FAILED, BOOKING_EXPIRED):
-        if _is(request, failure):
+        if is_true(request, failure):
             if latest.attempt >= limit:
                 return ProvisioningStep(Rejected(_text(request, failure, failure)))
             return _after_failure(attempts, latest, request, failure, retry, now)
-    if _is(request, PROVISIONED):
+    if is_true(request, PROVISIONED):
         return ProvisioningStep(_provisioned(latest, request, spec.pod_set_updates))
     message = _text(request, "Accepted", "Waiting for the nodes to be provisioned")
     return ProvisioningStep(Pending(message), latest)
@@ -301,7 +302,7 @@ def _while_admitted(
     """
     used = _used(wl, check)
     request = by_name.get(used) if used else pairs[-1][1] if pairs else None
-    if request is not None and _is(request, CAPACITY_REVOKED):
+    if request is not None and is_true(request, CAPACITY_REVOKED):
         return _revoked(request)
     return Ready(PROVISIONED)
 
@@ -312,12 +313,10 @@ def _revoked(request: Mapping[str, Any]) -> Rejected:
 
 def _used(wl: Mapping[str, Any], check: str) -> str:
     """The request whose nodes the pods use; empty without one."""
-    for entry in states.check_states(wl):
-        if entry["name"] == check:
-            for update in entry.get("podSetUpdates") or ():
-                name = (update.get("annotations") or {}).get(CONSUME[0])
-                if name:
-                    return str(name)
+    for update in (entry_of(wl, check) or {}).get("podSetUpdates") or ():
+        name = (update.get("annotations") or {}).get(CONSUME[0])
+        if name:
+            return str(name)
     return ""
 
 
@@ -346,7 +345,7 @@ def _after_failure(
     retry: ProvisioningRetryStrategy,
     now: float,
 ) -> ProvisioningStep:
-    condition = _condition(request, type)
+    condition = find_condition((request.get("status") or {}).get("conditions"), type)
     message = condition.get("message") or type
     pause = min(
         retry.backoff_base_seconds * 2.0 ** min(latest.attempt - 1, 30), retry.backoff_max_seconds
@@ -379,13 +378,6 @@ def updates(
     )
 
 
-def _condition(request: Mapping[str, Any], type: str) -> Mapping[str, Any]:
-    return find_condition((request.get("status") or {}).get("conditions"), type)
-
-
-def _is(request: Mapping[str, Any], type: str) -> bool:
-    return _condition(request, type).get("status") == "True"
-
-
 def _text(request: Mapping[str, Any], type: str, default: str) -> str:
-    return str(_condition(request, type).get("message") or default)
+    condition = find_condition((request.get("status") or {}).get("conditions"), type)
+    return str(condition.get("message") or default)

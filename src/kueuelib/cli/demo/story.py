@@ -14,8 +14,9 @@ from kueuelib.api.kinds import (
     NAMESPACES,
     RESOURCE_FLAVORS,
 )
-from kueuelib.api.meta import Obj, Resource, find_condition, parse_time
+from kueuelib.api.meta import Obj, Resource, find_condition, is_true, parse_time
 from kueuelib.api.quantity import Quantity, amount_of
+from kueuelib.api.workload_state import is_finished
 from kueuelib.workload.short_reasons import shorten
 
 NAMESPACE = "demo"
@@ -178,10 +179,9 @@ class Board:
         selector = spec["template"]["spec"].get("nodeSelector") or {}
         if selector:
             row.selector = dict(selector)
-        conditions = status.get("conditions")
-        if find_condition(conditions, "Complete").get("status") == "True":
+        if is_true(obj, "Complete"):
             self._move(row, "Finished")
-        elif find_condition(conditions, "Failed").get("status") == "True":
+        elif is_true(obj, "Failed"):
             self._move(row, "Failed")
             self._fault(f"{name} failed")
         elif status.get("active") and not spec.get("suspend"):
@@ -195,8 +195,7 @@ class Board:
             return
         row = self.rows.setdefault(name, JobRow(name))
         status = obj.get("status") or {}
-        conditions = status.get("conditions")
-        finished = find_condition(conditions, "Finished").get("status") == "True"
+        conditions, finished = status.get("conditions"), is_finished(obj)
         admission = status.get("admission")
         if finished and not meta.get("finalizers"):
             self.leftovers.discard(name)

@@ -88,6 +88,7 @@ def accepted(
 # --------------------------------------------------------------------------------------------------
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+ESTABLISHED = "Established"
 
 
 class CrdRules(KindRules):
@@ -198,20 +199,14 @@ class CrdRules(KindRules):
         status["acceptedNames"] = verdict.names
         if verdict.reason:
             _set_condition(status, "NamesAccepted", False, verdict.reason, verdict.message, now)
-            if not find_condition(status.get("conditions"), "Established"):
+            if not find_condition(status.get("conditions"), ESTABLISHED):
                 text = "not all names are accepted"
-                _set_condition(status, "Established", False, "NotAccepted", text, now)
+                _set_condition(status, ESTABLISHED, False, "NotAccepted", text, now)
             return
         text = "no conflicts found"
         _set_condition(status, "NamesAccepted", True, "NoConflicts", text, now)
         text = "the initial names have been accepted"
-        _set_condition(status, "Established", True, "InitialNamesAccepted", text, now)
-
-
-def is_established(crd: Obj) -> bool:
-    """Whether a definition is established."""
-    conditions = section(crd, "status").get("conditions")
-    return find_condition(conditions, "Established").get("status") == "True"
+        _set_condition(status, ESTABLISHED, True, "InitialNamesAccepted", text, now)
 
 
 def _set_condition(

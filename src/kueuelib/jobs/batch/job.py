@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, Self
 
 from kueuelib.api.batch import JobSpec
 from kueuelib.api.kinds import JOBS
-from kueuelib.api.meta import Obj, Resource, annotations_of, copied, find_condition
+from kueuelib.api.meta import Obj, Resource, annotations_of, copied, find_condition, is_true
 from kueuelib.api.names import MIN_PARALLELISM, SYNC_COMPLETIONS, is_go_bool
 from kueuelib.api.schema import struct_schema
 from kueuelib.errors import FieldError
@@ -239,7 +239,7 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
 
     def _is(self, type: str) -> bool:
         """Whether a condition is True."""
-        return find_condition(self._status.get("conditions"), type).get("status") == "True"
+        return is_true(self.object, type)
 
     @property
     def _lacks_start(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 
 from kueuelib.api.kueue import CHECK_READY
-from kueuelib.api.meta import Obj, find_condition
+from kueuelib.api.meta import Obj, is_true
 from kueuelib.api.names import (
     ADMITTED,
     EVICTED,
@@ -170,8 +170,7 @@ def _succeeded(job: GenericJob | None, obj: Obj | None, finished: Mapping[str, A
     end = None if job is None else job.finished()
     if end is not None:
         return end.succeeded
-    conditions = ((obj or {}).get("status") or {}).get("conditions")
-    return find_condition(conditions, "Failed").get("status") != "True"
+    return not is_true(obj or {}, "Failed")
 
 
 def _eviction(wl: Obj) -> Why:

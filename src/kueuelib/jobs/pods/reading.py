@@ -6,7 +6,15 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kueuelib.api.meta import Obj, ObjectKey, annotations_of, find_condition, labels_of, parse_time
+from kueuelib.api.meta import (
+    Obj,
+    ObjectKey,
+    annotations_of,
+    find_condition,
+    is_true,
+    labels_of,
+    parse_time,
+)
 from kueuelib.api.names import (
     ADMISSION_GATE,
     DISRUPTION_TARGET,
@@ -102,8 +110,7 @@ def is_deleted(pod: Mapping[str, Any]) -> bool:
 
 def is_ready(pod: Mapping[str, Any]) -> bool:
     """Whether the condition Ready is True."""
-    condition = find_condition((pod.get("status") or {}).get("conditions"), "Ready")
-    return condition.get("status") == "True"
+    return is_true(pod, "Ready")
 
 
 def is_managed(pod: Mapping[str, Any]) -> bool:
@@ -118,8 +125,7 @@ def has_finalizer(pod: Mapping[str, Any]) -> bool:
 
 def was_stopped(pod: Mapping[str, Any]) -> bool:
     """Whether we have deleted it, or begun to."""
-    condition = find_condition((pod.get("status") or {}).get("conditions"), TERMINATION_TARGET)
-    return condition.get("status") == "True"
+    return is_true(pod, TERMINATION_TARGET)
 
 
 def was_disrupted(pod: Mapping[str, Any]) -> bool:
