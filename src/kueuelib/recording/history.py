@@ -125,7 +125,6 @@ class WorkloadFates:
             past = self.by_uid[workload.uid] = WorkloadHistory(workload, workload, at)
         self._uids[workload.key] = workload.uid
         past.workload = workload
-        if is_finished(workload) and not past.finished:
-            condition = meta.find(workload.status.conditions, names.FINISHED)
-            assert condition is not None, "it is finished"
-            past.ended, past.finished = condition.last_transition_time, True
+        ended = meta.since(workload.status.conditions, names.FINISHED)
+        if ended is not None and not past.finished:
+            past.ended, past.finished = ended, True

@@ -19,7 +19,7 @@ from kueuelib.api.kueue import (
     PodSetAssignment,
     Workload,
 )
-from kueuelib.api.meta import ObjectKey, find, is_true
+from kueuelib.api.meta import ObjectKey, find, is_true, since
 from kueuelib.api.missing_features import (
     CLAIMS,
     MissingFeature,
@@ -445,9 +445,8 @@ def holder_of(
         by_age: whether only age decides between the heads of a cohort.
     """
     stated = workload.status.conditions
-    reserved = None if assumed else find(stated, names.QUOTA_RESERVED)
-    confirmed = reserved is not None and reserved.is_true
-    said = find(stated, names.ADMITTED) if confirmed else None
+    reserved_at = None if assumed else since(stated, names.QUOTA_RESERVED)
+    admitted_at = None if reserved_at is None else since(stated, names.ADMITTED)
     return Holder(
         key=workload.key,
         uid=workload.metadata.uid,
@@ -456,12 +455,12 @@ def holder_of(
         priority=workload.spec.priority or 0,
         order=order_of(workload, timestamp, by_age=by_age),
         usage=charge(workload, admission),
-        reserved_at=reserved.last_transition_time if reserved and confirmed else None,
-        admitted=said is not None and said.is_true,
+        reserved_at=reserved_at,
+        admitted=admitted_at is not None,
         assumed=assumed,
         evicted=not assumed and is_evicted(workload),
         pods_ready=is_true(workload, names.PODS_READY),
-        admitted_at=said.last_transition_time if said and said.is_true else None,
+        admitted_at=admitted_at,
         labels=workload.metadata.labels,
     )
 
