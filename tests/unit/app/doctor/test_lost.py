@@ -173,7 +173,7 @@ def test_what_only_another_program_keeps_is_named_and_misses_no_queue(
         patient.get(kind, name)["spec"]["queueName"] = "gone with the namespace"
     meta.update(deletionTimestamp=format_time(patient.now - 30), finalizers=["velero.io/hold"])
     assert "finalizer-stuck" not in dict(patient.found())
-    meta["deletionTimestamp"] = LONG_AGO
+    meta["deletionTimestamp"] = format_time(patient.now - 600)
     found = dict(patient.found())
     assert "queue-name" not in found
     assert found["finalizer-stuck"].severity is WARNING
