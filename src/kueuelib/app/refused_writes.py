@@ -50,8 +50,8 @@ def _stands(event: Obj, workload: Obj, job: Obj | None, now: float) -> bool:
     reason, message, at = event["reason"], event["message"], event.get("lastTimestamp")
     if reason not in REASONS or not at or now - parse_time(at) > STANDING:
         return False
-    if states.is_finished(workload):
-        return False
+    if states.is_finished(workload) and not (reason == REFUSED and states.is_deleted(workload)):
+        return False  # only its release is still to come
     if reason in (ADMISSION_FAILED, PREEMPTION_FAILED):
         return not states.has_quota(workload)
     if reason == PODS_REFUSED:

@@ -36,6 +36,7 @@ from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CON
 LEADER, UNREACHABLE, MISSING_KIND = "leader", "webhook-unreachable", "crd-missing"
 INVALID, DISABLED, ACCOUNT = "configuration-invalid", "kind-disabled", "account-missing"
 MISDIRECTED, TERMINATING = "webhook-service", "crd-terminating"
+NAMESPACE_STUCK = "namespace-stuck"
 CONVERSION, ANOTHER_WEBHOOK = "crd-conversion", "another-webhook"
 CERTIFICATE: Final = "webhook-certificate"
 MISSING_PERMISSION, REFUSED = "permissions", "write-refused"

@@ -78,6 +78,7 @@ def test_what_nothing_refers_to_need_not_be_seen(patient: Any) -> None:
         "cohort-cycle": "no cohorts",
         "pod-unqueued": "no namespaces",
         "quota-promised": "no cohorts",
+        "namespace-stuck": "no namespaces",
     }
     assert report.findings == ()
 
@@ -98,7 +99,7 @@ def test_what_nothing_refers_to_need_not_be_seen(patient: Any) -> None:
         (
             {"namespaceSelector": {"matchLabels": {"team": "a"}}},
             "no namespaces",
-            {"fits-but-waits", "local-queue", "never-fits", "pod-unqueued"},
+            {"fits-but-waits", "local-queue", "never-fits", "pod-unqueued", "namespace-stuck"},
         ),
     ],
 )

@@ -17,6 +17,7 @@ from tests.unit.app.doctor.test_findings import (
     WARNING,
     WORKLOADS,
     bypass_the_webhook,
+    die,
     drain_a_group,
     end_the_queue,
     lose_a_flavor,
@@ -28,6 +29,7 @@ from tests.unit.app.doctor.test_findings import (
 
 from kueuelib.api.meta import format_time
 from kueuelib.app.configuration import Configuration
+from kueuelib.app.doctor.snapshot import WebhookProbe
 
 
 def test_a_flavor_that_does_not_exist_is_one_cause(patient: Any) -> None:
@@ -182,3 +184,44 @@ def test_what_only_another_program_keeps_is_named_and_misses_no_queue(
         "with it its namespace"
     )
     assert found["finalizer-stuck"].fix.startswith(f"kubectl patch {what} --type=json -p '[")
+
+
+def keep_a_namespace(patient: Any, name: str) -> None:
+    """An API that does not answer keeps it."""
+    unseen = {"type": "NamespaceDeletionDiscoveryFailure", "status": "True", "message": "stale: x"}
+    gone = {"deletionTimestamp": LONG_AGO}
+    patient.add("Namespace", name, metadata=gone, status={"conditions": [unseen]})
+    silent = {"type": "Available", "status": "False", "reason": "ServiceNotFound"}
+    patient.add("APIService", "v1beta1.metrics.k8s.io", spec={}, status={"conditions": [silent]})
+
+
+def test_an_api_that_does_not_answer_keeps_a_namespace(patient: Any) -> None:
+    keep_a_namespace(patient, "team-c")
+    found = patient.only("namespace-stuck")
+    assert (found.severity, str(found.subject)) == (WARNING, "Namespace team-c")
+    assert found.problem == "it was deleted 10m ago and stays: stale: x"
+    assert found.fix == (
+        "kubectl describe apiservice v1beta1.metrics.k8s.io  # repair its server; or, if nothing "
+        "needs the API: kubectl delete apiservice v1beta1.metrics.k8s.io"
+    )
+    patient.get("Namespace", "team-c")["metadata"]["deletionTimestamp"] = format_time(patient.now)
+    assert patient.found() == []
+
+
+def test_what_keeps_the_namespace_of_the_manager_is_why_it_cannot_lead(patient: Any) -> None:
+    keep_a_namespace(patient, "kueue-system")
+    patient.remove("ServiceAccount", "kueue-controller-manager")
+    ends = "unable to create new content in namespace kueue-system because it is being terminated"
+    refusal = f'leases.coordination.k8s.io "kueuelib-doctor" is forbidden: {ends}'
+    patient.calls.append(WebhookProbe("create Leases", "", refusal=refusal))
+    die(patient)
+    assert dict(patient.found())["namespace-stuck"].severity is ERROR
+    causes = patient.causes()
+    assert causes["account-missing"] == causes["write-refused"] == "namespace-stuck"
+    assert set(causes.values()) == {"namespace-stuck"}, "so that one error is shown"
+    patient.remove("APIService", "v1beta1.metrics.k8s.io")
+    left = {"type": "NamespaceContentRemaining", "status": "True", "message": "pods. has 1"}
+    patient.get("Namespace", "kueue-system")["status"]["conditions"] = [left]
+    found = dict(patient.found())["namespace-stuck"]
+    assert found.problem.endswith(" and stays: pods. has 1")
+    assert found.fix == "kubectl describe namespace kueue-system  # says what is left in it"

@@ -11,6 +11,8 @@ from kueuelib.app.doctor.snapshot import WebhookProbe
 from kueuelib.jobs.reconcile.refusals import START_REFUSED
 
 from .test_findings import (
+    ENDING,
+    LONG_AGO,
     QUOTA,
     deny,
     die,
@@ -133,3 +135,19 @@ def test_a_workload_that_is_not_released_after_its_job_is_named(patient: Any) ->
     found = patient.only("write-refused")
     assert str(found.subject) == "Workload ns/runs"
     assert found.fix.startswith("kubectl get validatingadmissionpolicy freeze -o yaml  # ")
+
+
+def test_a_policy_that_keeps_a_finished_workload_explains_its_finalizer(patient: Any) -> None:
+    finished = {"type": "Finished", "status": "True", "reason": "Succeeded", "message": ""}
+    waits = patient.get("Workload", "waits")
+    waits["metadata"].update(ENDING)
+    waits["status"] = {"conditions": [{**finished, "lastTransitionTime": LONG_AGO}]}
+    refusal = "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: not now"
+    message = f"Workload ns/waits could not be changed: {refusal}"
+    told(patient, "Workload", "waits", "Refused", message)
+    found = dict(patient.found())
+    assert found.keys() == {"write-refused", "finalizer-stuck"}
+    assert "validatingadmissionpolicybinding b" in found["write-refused"].fix
+    assert patient.causes() == {"finalizer-stuck": "write-refused"}
+    del waits["metadata"]["deletionTimestamp"]
+    assert patient.found() == [], "nothing is left to write for it"

@@ -34,6 +34,7 @@ from kueuelib.app.doctor.manager import (
     LEADER,
     MISSING_KIND,
     MISSING_PERMISSION,
+    NAMESPACE_STUCK,
     REFUSED,
     TERMINATING,
     install,
@@ -397,7 +398,7 @@ def account(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         if address:
             token = f"kubectl -n {snapshot.namespace} create token {SERVICE_ACCOUNT}"
             fix += f"  # then a new token for the manager at {address}, if it uses one: {token}"
-        yield Finding(severity, subject, problem, fix, (MISSING_KIND,))
+        yield Finding(severity, subject, problem, fix, (NAMESPACE_STUCK, MISSING_KIND))
 
 
 @check(MISSING_PERMISSION, PERMISSIONS)

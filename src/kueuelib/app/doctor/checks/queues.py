@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from re import sub
+from typing import Any
 
 from kueuelib.api import kueue
 from kueuelib.api.kinds import ADMISSION_CHECKS as ADMISSION_CHECK
-from kueuelib.api.kinds import CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS
+from kueuelib.api.kinds import (
+    API_SERVICES,
+    CLUSTER_QUEUES,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    RESOURCE_FLAVORS,
+)
 from kueuelib.api.kinds import COHORTS as COHORT
 from kueuelib.api.meta import Obj, ObjectKey, find_condition, key_of
 from kueuelib.api.names import (
@@ -21,7 +28,15 @@ from kueuelib.api.names import (
 from kueuelib.api.phrases import duration, some
 from kueuelib.api.workload_state import has_quota, is_finished
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
-from kueuelib.app.doctor.manager import TERMINATING, gone, is_ending, look, no_manager
+from kueuelib.app.doctor.manager import (
+    NAMESPACE_STUCK,
+    REFUSED,
+    TERMINATING,
+    gone,
+    is_ending,
+    look,
+    no_manager,
+)
 from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, COHORTS, LABELS, ClusterSnapshot
 from kueuelib.app.explaining.gather import NEEDED
 from kueuelib.app.foreign_finalizers import OURS, foreign_finalizers, removal_of
@@ -105,6 +120,48 @@ def _held_by_others(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 yield Finding(Severity.WARNING, subject_of(kind, obj), problem, fix)
 
 
+@check(NAMESPACE_STUCK, NAMESPACES.kind, API_SERVICES.kind)
+def stuck_namespaces(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """Namespaces that are not deleted because an aggregated API does not answer; the manager's own
+    also for what is left in it.
+    """
+    for obj in snapshot.all(NAMESPACES.kind):
+        name, age = obj["metadata"]["name"], snapshot.age(obj["metadata"].get("deletionTimestamp"))
+        ours = name == snapshot.namespace
+        message = _obstacle(obj, _UNKNOWN if not ours else (*_UNKNOWN, *_LEFT))
+        if age <= PATIENCE or not message:
+            continue
+        dead = [
+            one["metadata"]["name"]
+            for one in snapshot.all(API_SERVICES.kind)
+            if _condition(one, "Available").get("status") == "False"
+        ]
+        apis = " ".join(dead)
+        fix = f"kubectl describe namespace {name}  # says what is left in it"
+        if dead:
+            fix = (
+                f"kubectl describe apiservice {apis}  # repair its server; or, if nothing needs "
+                f"the API: kubectl delete apiservice {apis}"
+            )
+        problem = f"it was deleted {duration(age)} ago and stays: {message}"
+        severity = Severity.ERROR if ours else Severity.WARNING
+        yield Finding(severity, subject_of(NAMESPACES.kind, obj), problem, fix)
+
+
+_UNKNOWN = ("NamespaceDeletionDiscoveryFailure", "NamespaceDeletionGroupVersionParsingFailure")
+_LEFT = ("NamespaceFinalizersRemaining", "NamespaceContentRemaining")
+
+
+def _obstacle(namespace: Obj, types: Sequence[str]) -> str:
+    """What the API server says of the first of these conditions that is true; empty without one."""
+    conditions = (_condition(namespace, one) for one in types)
+    return next((one.get("message") or "" for one in conditions if one.get("status") == "True"), "")
+
+
+def _condition(obj: Obj, type_: str) -> Mapping[str, Any]:
+    return find_condition((obj.get("status") or {}).get("conditions"), type_)
+
+
 def _is_in_deletion(snapshot: ClusterSnapshot, obj: Obj) -> bool:
     """Whether the namespace of an object is being deleted, as far as it was read."""
     space = snapshot.find("Namespace", obj["metadata"].get("namespace") or "")
@@ -165,8 +222,9 @@ def _awaiting(snapshot: ClusterSnapshot, pod: Obj, group: Obj, age: str) -> Find
 
 
 def _kept(snapshot: ClusterSnapshot, kind: str, obj: Obj, problem: str) -> Finding:
-    """An object whose finalizer a running manager would remove."""
-    follows = (*no_manager(snapshot), TERMINATING)
+    """An object whose finalizer a running manager would remove, unless that is refused."""
+    refused = (REFUSED,) if kind == "Workload" and snapshot.refusal(obj) else ()
+    follows = (*refused, *no_manager(snapshot), TERMINATING)
     return Finding(Severity.ERROR, subject_of(kind, obj), problem, _release(kind, obj), follows)
 
 

@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from kueuelib.api.kinds import EVENTS, LEASES, SECRETS
 from kueuelib.api.meta import Obj
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
-from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, MISSING_PERMISSION, REFUSED
+from kueuelib.app.doctor.manager import (
+    ANOTHER_WEBHOOK,
+    MISSING_PERMISSION,
+    NAMESPACE_STUCK,
+    REFUSED,
+)
 from kueuelib.app.doctor.snapshot import ClusterSnapshot
 from kueuelib.app.refused_writes import problem_of
 from kueuelib.app.refusers import ago, remedy
@@ -46,7 +51,9 @@ def _of_manager(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             hooks, otherwise = snapshot.webhook_configurations(), "exempt the manager's account"
             fix = remedy(call.refusal, hooks, subject.namespace, otherwise)
             fix = fix or f"kubectl get namespace {subject.namespace} -o yaml"
-            yield Finding(Severity.ERROR, subject, problem, fix)
+            ends = "is being terminated" in call.refusal
+            follows = (NAMESPACE_STUCK,) if ends else ()
+            yield Finding(Severity.ERROR, subject, problem, fix, follows)
 
 
 def _finding(snapshot: ClusterSnapshot, event: Obj) -> Finding:
