@@ -50,6 +50,7 @@ from .test_findings import (
     lose_the_secret,
     name_no_cluster_queue,
     name_no_local_queue,
+    run_without_election,
     say_something_else,
     suspend_for_nobody,
     trust_nobody,
@@ -105,6 +106,13 @@ def test_webhooks_are_not_reached_with_a_wrong_certificate(patient: Any) -> None
     empty_the_secret(patient)
     break_the_calls(patient)
     assert patient.causes() == {"webhook-unreachable": "webhook-certificate"}
+
+
+@pytest.mark.parametrize("make_ill", [die, lose_the_lease, run_without_election])
+def test_who_may_not_write_leases_cannot_lead(patient: Any, make_ill: Any) -> None:
+    make_ill(patient)
+    patient.reviews = [Review("coordination.k8s.io", "leases", "update", "kueue-system", False)]
+    assert patient.causes() == {"leader": "permissions"}
 
 
 def test_where_nothing_is_installed_that_is_the_cause(patient: Any) -> None:

@@ -189,7 +189,7 @@ def test_what_only_another_program_keeps_is_named_and_misses_no_queue(
 def keep_a_namespace(patient: Any, name: str) -> None:
     """An API that does not answer keeps it."""
     unseen = {"type": "NamespaceDeletionDiscoveryFailure", "status": "True", "message": "stale: x"}
-    gone = {"deletionTimestamp": LONG_AGO}
+    gone = {"deletionTimestamp": format_time(patient.now - 600)}
     patient.add("Namespace", name, metadata=gone, status={"conditions": [unseen]})
     silent = {"type": "Available", "status": "False", "reason": "ServiceNotFound"}
     patient.add("APIService", "v1beta1.metrics.k8s.io", spec={}, status={"conditions": [silent]})

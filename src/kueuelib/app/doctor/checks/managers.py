@@ -122,7 +122,7 @@ def leader(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     lease, answers = lease_of(snapshot), any(call.by_manager for call in snapshot.calls)
     follows = tuple(_why_nobody_leads(snapshot))
     fix = look(snapshot) if answers else f"{start(snapshot)}{_token(snapshot, lease)}"
-    if lease is None and answers and REFUSED not in follows:
+    if lease is None and answers and not {REFUSED, MISSING_PERMISSION} & {*follows}:
         problem = "it does not exist, but a manager answers: it runs without leader election"
         fix = f"kueuelib doctor --config FILE  # a file with {_WITHOUT}"
         yield Finding(Severity.HINT, subject, problem, fix, follows)
@@ -151,6 +151,8 @@ def _why_nobody_leads(snapshot: ClusterSnapshot) -> Iterator[str]:
     if is_fixed(snapshot):
         yield CERTIFICATE
     yield from (MISSING_KIND, INVALID, TERMINATING, ACCOUNT, ANOTHER_WEBHOOK)
+    if any(one.resource == LEASES.plural for one in snapshot.reviews if not one.allowed):
+        yield MISSING_PERMISSION
 
 
 def _token(snapshot: ClusterSnapshot, lease: Obj | None) -> str:
