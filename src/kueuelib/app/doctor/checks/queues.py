@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from re import sub
-from typing import Any
 
 from kueuelib.api import kueue
 from kueuelib.api.kinds import ADMISSION_CHECKS as ADMISSION_CHECK
@@ -17,7 +16,7 @@ from kueuelib.api.kinds import (
     RESOURCE_FLAVORS,
 )
 from kueuelib.api.kinds import COHORTS as COHORT
-from kueuelib.api.meta import Obj, ObjectKey, find_condition, key_of
+from kueuelib.api.meta import Obj, ObjectKey, key_of
 from kueuelib.api.names import (
     ACTIVE,
     REASON_CHECK_INACTIVE,
@@ -52,6 +51,7 @@ from kueuelib.scheduler.explain.obstacles import (
 )
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.workload import states
+from kueuelib.workload.phases import condition
 from kueuelib.workload.states import is_deleted
 
 # ---- finalizers: deleted objects that do not disappear -------------------------------------------
@@ -125,20 +125,19 @@ def stuck_namespaces(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Namespaces that are not deleted because an aggregated API does not answer; the manager's own
     also for what is left in it.
     """
+    apis = " ".join(
+        one["metadata"]["name"]
+        for one in snapshot.all(API_SERVICES.kind)
+        if condition(one, "Available").get("status") == "False"
+    )
     for obj in snapshot.all(NAMESPACES.kind):
         name, age = obj["metadata"]["name"], snapshot.age(obj["metadata"].get("deletionTimestamp"))
         ours = name == snapshot.namespace
         message = _obstacle(obj, _UNKNOWN if not ours else (*_UNKNOWN, *_LEFT))
         if age <= PATIENCE or not message:
             continue
-        dead = [
-            one["metadata"]["name"]
-            for one in snapshot.all(API_SERVICES.kind)
-            if _condition(one, "Available").get("status") == "False"
-        ]
-        apis = " ".join(dead)
         fix = f"kubectl describe namespace {name}  # says what is left in it"
-        if dead:
+        if apis:
             fix = (
                 f"kubectl describe apiservice {apis}  # repair its server; or, if nothing needs "
                 f"the API: kubectl delete apiservice {apis}"
@@ -154,18 +153,14 @@ _LEFT = ("NamespaceFinalizersRemaining", "NamespaceContentRemaining")
 
 def _obstacle(namespace: Obj, types: Sequence[str]) -> str:
     """What the API server says of the first of these conditions that is true; empty without one."""
-    conditions = (_condition(namespace, one) for one in types)
+    conditions = (condition(namespace, one) for one in types)
     return next((one.get("message") or "" for one in conditions if one.get("status") == "True"), "")
-
-
-def _condition(obj: Obj, type_: str) -> Mapping[str, Any]:
-    return find_condition((obj.get("status") or {}).get("conditions"), type_)
 
 
 def _is_in_deletion(snapshot: ClusterSnapshot, obj: Obj) -> bool:
     """Whether the namespace of an object is being deleted, as far as it was read."""
     space = snapshot.find("Namespace", obj["metadata"].get("namespace") or "")
-    return space is not None and bool(space["metadata"].get("deletionTimestamp"))
+    return space is not None and is_deleted(space)
 
 
 @check("pod-finalizer-stuck", "Pod", "Workload", before_migration=True)
@@ -365,7 +360,7 @@ def status(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         if name not in snapshot.world.cluster_queues:
             continue
         state = snapshot.engine.activity(name)
-        said = find_condition((queue.get("status") or {}).get("conditions"), ACTIVE)
+        said = condition(queue, ACTIVE)
         if said.get("status") != ("True" if state.active else "False"):
             now = said.get("status") or "missing"
             problem = (
