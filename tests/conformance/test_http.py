@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from kueuelib.embedded import release
-from kueuelib.embedded.cluster.nodes import simulated_node
+from kueuelib.embedded.cluster.nodes import node_status
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ConfigError
 
@@ -306,4 +306,4 @@ async def test_server_documents_and_nodes_tell_one_version(api):
     assert version["gitVersion"] == release.VERSION
     assert release.VERSION.startswith(f"v{version['major']}.{version['minor']}.")
     assert (await api.get("/openapi/v3/api/v1")).body["info"]["version"] == release.RELEASE
-    assert simulated_node(0, 0.0)["status"]["nodeInfo"]["kubeletVersion"] == release.VERSION
+    assert node_status({}, 0, 0.0)["nodeInfo"]["kubeletVersion"] == release.VERSION

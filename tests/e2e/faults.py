@@ -40,11 +40,14 @@ from planting import (
     disable_jobs,
     ended,
     foreign,
+    forget,
+    gated,
     go_manager,
     groups,
     hooks,
     inactive_check,
     job,
+    leave_pods,
     left_behind,
     local_queue,
     lose_a_field,
@@ -67,11 +70,17 @@ from planting import (
     typed,
     unowned,
     versions,
+    withdraw,
 )
 from rest import KUEUE
 
 WINDS = ("east", "west")
 GHOST = typed("ResourceFlavor", "ghost", spec={"nodeLabels": {"pool": "ghost"}})
+LIMITS = f"/api/v1/namespaces/{TEAM}/limitranges"
+LIMIT_RANGE = {
+    "metadata": {"name": "small"},
+    "spec": {"limits": [{"type": "Container", "default": {"cpu": "500m"}}]},
+}
 FAULTS = (
     Fault(
         "no manager leads",
@@ -183,7 +192,7 @@ FAULTS = (
         "a kind is not defined",
         delete(crd("provisioningrequestconfigs")),
         {f"crd-missing: {of_crd('provisioningrequestconfigs')}": ERROR},
-        INSTALL,
+        f"{INSTALL}  # then, if its objects were saved and a manager runs: kubectl create -f FILE",
         {of_crd("provisioningrequestconfigs")},
     ),
     Fault(
@@ -278,6 +287,36 @@ FAULTS = (
         decision="create absent",
         decide=create(f"{KUEUE}/resourceflavors", typed("ResourceFlavor", "absent", spec={})),
         clean=delete(f"{KUEUE}/clusterqueues/flavored", f"{KUEUE}/resourceflavors/absent"),
+    ),
+    Fault(
+        "a Job is deleted and its pods are left",
+        both(create(JOBS, job("loose")), leave_pods),
+        {f"pod-unqueued: Job {TEAM}/loose": WARNING},
+        f"kubectl delete -n {TEAM} pods -l batch.kubernetes.io/controller-uid=*  # or let them end",
+        {f"Pod {TEAM}/loose-*"},
+        clean=forget,
+    ),
+    Fault(
+        "a waiting Job loses its queue name",
+        both(create(JOBS, gated("astray")), withdraw),
+        {f"job-unqueued: Job {TEAM}/astray": WARNING},
+        f"kubectl label -n {TEAM} job astray {QUEUE}=main  # or delete it",
+        {f"Job {TEAM}/astray", f"Workload {TEAM}/job-astray-*"},
+        clean=ended("astray"),
+    ),
+    Fault(
+        "the default of a LimitRange is below the requests",
+        both(
+            create(LIMITS, LIMIT_RANGE),
+            create(JOBS, job("limited")),
+        ),
+        {f"never-fits: LimitRange {TEAM}/small": ERROR},
+        f"kubectl -n {TEAM} edit limitrange small  # give its containers limits of their own, or "
+        f"change spec.limits[0].default[cpu] of LimitRange {TEAM}/small",
+        {f"LimitRange {TEAM}/small", *started("limited")},
+        decision="change spec.limits[0].default[cpu]",
+        editor="sed -i 's|cpu: 500m|cpu: 2|'",
+        clean=both(ended("limited"), delete(f"{LIMITS}/small")),
     ),
     Fault(
         "a ClusterQueue names a check that does not exist",
@@ -465,6 +504,24 @@ FAULTS = (
         decision="create it",
         decide=local_queue("mine", "main"),
         clean=both(ended("lost"), delete(f"{LOCAL}/mine")),
+    ),
+    Fault(
+        "another program keeps a deleted ClusterQueue",
+        both(
+            queue("kept"),
+            merge(f"{KUEUE}/clusterqueues/kept", {"metadata": {"finalizers": ["velero.io/hold"]}}),
+            delete(f"{KUEUE}/clusterqueues/kept"),
+        ),
+        {"finalizer-stuck: ClusterQueue kept": WARNING, "queue-inactive: ClusterQueue kept": HINT},
+        "(set -C; kubectl get clusterqueue kept -o yaml > clusterqueue-kept.yaml) && "
+        "kubectl patch clusterqueue kept --type=json -p "
+        """'[{"op":"test","path":"/metadata/finalizers/0","value":"velero.io/hold"},"""
+        """{"op":"remove","path":"/metadata/finalizers/0"}]' && """
+        r"sed '\|^  - velero.io/hold$|d' clusterqueue-kept.yaml | "
+        "kubectl replace --force --timeout=24h -f -  # creates it again; a deletion cannot be "
+        "cancelled; if you meant to delete it, run only kubectl patch",
+        {"ClusterQueue kept"},
+        clean=delete(f"{KUEUE}/clusterqueues/kept"),
     ),
     Fault(
         "the visibility API is not registered",

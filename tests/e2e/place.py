@@ -20,6 +20,8 @@ DOMAIN = "kueue.x-k8s.io"
 QUEUE = f"{DOMAIN}/queue-name"
 MANAGED = f"{DOMAIN}/managed"
 GATE = f"{DOMAIN}/admission"
+GATES = [GATE, f"{DOMAIN}/topology"]
+"""What a pod gets that is queued."""
 GROUP = f"{DOMAIN}/pod-group-name"
 TOTAL = f"{DOMAIN}/pod-group-total-count"
 SETS = f"{DOMAIN}/pod-group-sets"

@@ -126,6 +126,13 @@ def job(name: str, queue_name: str = "main", cpu: str = "1", **labels: str) -> O
     }
 
 
+def gated(name: str) -> Obj:
+    """A Job that another controller holds back."""
+    body = job(name)
+    body["metadata"]["annotations"] = {f"{DOMAIN}/admission-gated-by": "example.com/other"}
+    return body
+
+
 def create(path: str, *objects: Obj) -> Callable[[Installed], None]:
     def created(cluster: Installed) -> None:
         for one in objects:
@@ -403,6 +410,35 @@ def left_behind(cluster: Installed) -> None:
     eventually(lambda: cluster.rest.get(main)["status"]["reservingWorkloads"] == 2)
     stop(cluster)
     delete(f"{PODS}/left", f"{WORKLOADS}/left")(cluster)
+
+
+def leave_pods(cluster: Installed) -> None:
+    """The Job `loose` is deleted once its pod runs, and the pod is not."""
+    eventually(lambda: any(one.startswith("loose-") for one in _names(cluster, PODS)))
+    cluster.rest.delete(f"{JOBS}/loose", propagationPolicy="Orphan")
+
+
+def forget(cluster: Installed) -> None:
+    """Nothing of the Job `loose` is left."""
+    for path in (PODS, WORKLOADS):
+        for name in _names(cluster, path):
+            if "loose-" in name:
+                cluster.rest.delete(f"{path}/{name}")
+
+
+def _names(cluster: Installed, path: str) -> list[str]:
+    return [one["metadata"]["name"] for one in cluster.rest.items(path)]
+
+
+def withdraw(cluster: Installed) -> None:
+    """The Job `astray` loses its queue name, and then its Workload."""
+
+    def waits() -> bool:
+        return any(one.startswith("job-astray-") for one in _names(cluster, WORKLOADS))
+
+    eventually(waits)
+    cluster.rest.merge(f"{JOBS}/astray", {"metadata": {"labels": {QUEUE: None}}})
+    eventually(lambda: not waits())
 
 
 def restore(cluster: Installed) -> None:

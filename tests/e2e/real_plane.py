@@ -127,7 +127,7 @@ def real_plane(folder: Path, *flags: str) -> Iterator[Plane]:
             stack.enter_context(_process(command, work / f"{name}.log"))
         rest = stack.enter_context(Rest(kubeconfig))
         for number in range(2):
-            _node(rest, f"node-{number}")
+            ready_node(rest, f"node-{number}")
         stack.enter_context(Kubelet(kubeconfig))
         yield Plane(server, work, kubeconfig)
 
@@ -174,9 +174,11 @@ def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _node(rest: Rest, name: str) -> None:
-    rest.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
-    room = {"cpu": "10000", "memory": "10Ti", "pods": "10000"}
+def ready_node(rest: Rest, name: str, labels: Obj | None = None, **capacity: str) -> None:
+    """A node whose pods `Kubelet` runs; huge by default."""
+    meta = {"name": name, "labels": labels or {}}
+    rest.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": meta})
+    room = {"cpu": "10000", "memory": "10Ti", "pods": "10000", **capacity}
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "played"}
     status = {
         "capacity": room,

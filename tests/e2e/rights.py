@@ -12,10 +12,11 @@ import httpx
 
 from kueuelib.api import kinds
 from kueuelib.api.meta import Obj, ObjectKey, Resource, is_true
-from kueuelib.api.names import MAX_EXECUTION_LABEL
+from kueuelib.api.names import MAX_EXECUTION_LABEL, POD_SET_LABEL, WORKLOAD_ANNOTATION
+from kueuelib.api.workload import HOST
 from kueuelib.app.installation import Installation
 from kueuelib.controllers.manifests import METRICS_READER_ROLE, SERVICE_ACCOUNT
-from kueuelib.errors import Forbidden, NotFound
+from kueuelib.errors import Conflict, Forbidden, Invalid, NotFound
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.queries import PatchType
 from kueuelib.testing.processes import free_port
@@ -282,18 +283,37 @@ async def name_is_taken(world: World, name: str) -> None:
 
 
 async def written_at_the_same_time(world: World) -> None:
-    """Somebody else changes checks when the manager puts its finalizer on them."""
-    right = kinds.KUEUE, "admissionchecks", "get"
-    async with asyncio.timeout(WAIT):
-        for number in itertools.count():
-            name = f"busy-{number}"
-            key, spec = ObjectKey("", name), {"controllerName": "example.com/busy"}
-            await world.create(kinds.ADMISSION_CHECKS, name, spec=spec)
-            for change in range(5):
-                body = {"metadata": {"labels": {"change": str(change)}}}
-                await world.client.patch(kinds.ADMISSION_CHECKS, key, body, PatchType.MERGE)
-            if right in world.seen()[0]:
-                return
+    """Others change and delete what the manager writes: it looks at the object again."""
+    for resource, namespace, spec in (
+        (kinds.ADMISSION_CHECKS, "", {"controllerName": "example.com/busy"}),
+        (kinds.CLUSTER_QUEUES, "", {"namespaceSelector": {}}),
+        (kinds.RESOURCE_FLAVORS, "", {}),
+        (kinds.TOPOLOGIES, "", {"levels": [{"nodeLabel": "kubernetes.io/hostname"}]}),
+        (kinds.PODS, "default", pod_spec()),
+    ):
+        async with asyncio.timeout(WAIT):
+            for number in itertools.count():
+                name, labels = f"busy-{number}", {QUEUE: "main"} if namespace else {}
+                await world.create(resource, name, metadata={"labels": labels}, spec=spec)
+                await edited(world, resource, ObjectKey(namespace, name))
+                if (resource.group, resource.plural, "get") in world.seen()[0]:
+                    break
+
+
+async def edited(world: World, resource: Resource, key: ObjectKey) -> None:
+    """Changes an object's finalizers and labels while it comes, and while it goes."""
+    with contextlib.suppress(NotFound):
+        for change in range(50):
+            finalizers = (await world.client.get(resource, key))["metadata"].get("finalizers", [])
+            metadata: Obj = {"labels": {"change": str(change)}}
+            if change < 5:
+                metadata["finalizers"] = [f"example.com/{change}", *finalizers]
+            if change == 5:
+                await world.client.delete(resource, key, grace_period=0)
+            if change >= 5 and finalizers:
+                metadata["finalizers"] = finalizers[1:]
+            with contextlib.suppress(Conflict, Invalid):
+                await world.client.patch(resource, key, {"metadata": metadata}, PatchType.MERGE)
 
 
 async def happens_again(world: World) -> None:
@@ -408,6 +428,34 @@ async def running_pod_is_stopped(world: World) -> None:
     await world.gone(kinds.PODS, "halted")
 
 
+async def nodes_are_read(world: World) -> None:
+    """A flavor names a topology, and a pod of a placed job waits for a node that it may not use."""
+    await world.create(kinds.TOPOLOGIES, "hosts", spec={"levels": [{"nodeLabel": HOST}]})
+    pool = {"example.com/pool": "a"}
+    spec = {"topologyName": "hosts", "nodeLabels": pool}
+    await world.create(kinds.RESOURCE_FLAVORS, "hosts", spec=spec)
+    await world.uses(("", "nodes", "watch"))
+    await world.create(kinds.NODES, "host", metadata={"labels": {HOST: "host", **pool}})
+    ready = {"type": "Ready", "status": "True", "reason": "Played", "message": "played"}
+    times = dict.fromkeys(("lastHeartbeatTime", "lastTransitionTime"), "2026-01-01T00:00:00Z")
+    room = {"cpu": "8", "pods": "9"}
+    status = {"conditions": [{**ready, **times}], "capacity": room, "allocatable": room}
+    node, body = ObjectKey("", "host"), {"status": status}
+    await world.client.patch(kinds.NODES, node, body, PatchType.MERGE, subresource="status")
+    await world.client.patch(kinds.NODES, node, {"spec": {"taints": None}}, PatchType.MERGE)
+    spec = {"namespaceSelector": {}, "resourceGroups": [group("hosts", "10")]}
+    await world.create(kinds.CLUSTER_QUEUES, "hosts", spec=spec)
+    await world.create(kinds.LOCAL_QUEUES, "hosts", spec={"clusterQueue": "hosts"})
+    await job(world, "placed", labels={QUEUE: "hosts"})
+    await world.admitted("placed")
+    meta = {
+        "labels": {POD_SET_LABEL: "main"},
+        "annotations": {WORKLOAD_ANNOTATION: (await world.workload("placed"))["metadata"]["name"]},
+    }
+    await world.create(kinds.PODS, "lost", metadata=meta, spec=pod_spec(nodeSelector={HOST: "x"}))
+    await world.uses(("", "pods/status", "patch"))
+
+
 async def everything(world: World) -> None:
     """The life of Jobs, Pods, groups, nodes on request, checks of others, and the end of queues."""
     await job(world, "short", "0")
@@ -428,6 +476,7 @@ async def everything(world: World) -> None:
     await written_at_the_same_time(world)
     await job(world, "late", labels={QUEUE: "main", MAX_EXECUTION_LABEL: "1"})
     await nodes_are_requested(world)
+    await nodes_are_read(world)
     await world.gone(kinds.JOBS, "late")
     for resource, name in (
         (kinds.LOCAL_QUEUES, "main"),

@@ -31,12 +31,10 @@ class World:
     Attributes:
         kubeconfig: of its administrator.
         rest: a client.
-        has_deployments: whether a controller makes the pods of Deployments.
     """
 
     kubeconfig: Path
     rest: Rest
-    has_deployments: bool
 
 
 @pytest.fixture(scope="module", params=[pytest.param(embedded_cluster, id="embedded"), REAL])
@@ -49,7 +47,7 @@ def world(
         cluster.install()
         cluster.start_manager()
         cluster.wait_for_manager()
-        yield World(cluster.kubeconfig, rest, request.param is real_cluster)
+        yield World(cluster.kubeconfig, rest)
 
 
 @pytest.fixture
@@ -169,13 +167,11 @@ def test_a_stateful_set_gates_its_pods(place: Place) -> None:
     eventually(lambda: runs_two_pods(place))
 
 
-def test_a_deployment_gates_its_pods(place: Place, world: World) -> None:
+def test_a_deployment_gates_its_pods(place: Place) -> None:
     path, stored = made_by(place, "deployments")
     assert stored["spec"]["template"]["metadata"]["annotations"] == {GATES: A}
-    if world.has_deployments:
-        eventually(lambda: reasons(place) == {"AdmissionGated"})
-        place.quiet(lambda: reasons(place) == {"AdmissionGated"})
+    eventually(lambda: reasons(place) == {"AdmissionGated"})
+    place.quiet(lambda: reasons(place) == {"AdmissionGated"})
     ungate(place, {}, path)
     assert not place.rest.get(path)["spec"]["template"]["metadata"].get("annotations")
-    if world.has_deployments:
-        eventually(lambda: runs_two_pods(place))
+    eventually(lambda: runs_two_pods(place))

@@ -123,6 +123,7 @@ ROLES: dict[str, tuple[str, list[Obj]]] = {
 }
 LACKS = "cannot list resource"
 ASK = "ask for the right"
+NO_START = "Its start is not known: visibility.kueuelib.dev/v1alpha1: "
 ANSWERS: dict[tuple[str, str], tuple[int, str]] = {
     ("nothing", "doctor"): (1, "use a kubeconfig that may list the queueing kinds"),
     ("nothing", "pending"): (1, ASK),
@@ -139,9 +140,13 @@ ANSWERS: dict[tuple[str, str], tuple[int, str]] = {
     ("no-nodes", "pending"): (0, "exceeds quota"),
     ("no-nodes", "report"): (0, "exceeds quota"),
     **{
-        (role, command): (1, f"{ASK} to list queues, flavors and Workloads in the whole cluster")
-        for role in ("nothing", "one-namespace", "no-cluster-queues")
-        for command in ("explain", "when")
+        (role, command): answer
+        for command, known in (("explain", "no changes were searched for"), ("when", NO_START))
+        for role, answer in (
+            ("nothing", (1, f"{ASK} to list queues, flavors and Workloads in the whole cluster")),
+            ("one-namespace", (0, known)),
+            ("no-cluster-queues", (0, known)),
+        )
     },
 }
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from place import QUEUE, Place, gates, pod_spec, shared_cluster, uid_of
+from place import QUEUE, Place, gates, phase, pod_spec, shared_cluster, uid_of
 from rest import Obj, Rest, condition, eventually, is_true
 
 from kueuelib.jobs.contract.capabilities import is_stop_begun
@@ -214,40 +214,35 @@ def test_pods_of_an_application_are_not_queued_again(rest: Rest) -> None:
     assert not [*life.place.workloads_of(driver), *life.place.workloads_of(executor)]
 
 
-def replica_set(rest: Rest, place: Place, deployment: Obj) -> Obj:
-    """What the controller of Deployments makes, with the Deployment's template."""
-    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "controller": True}
-    owner |= {"name": deployment["metadata"]["name"], "uid": uid_of(deployment)}
-    meta = {"name": owner["name"], "ownerReferences": [owner]}
-    spec = {key: deployment["spec"][key] for key in ("selector", "template")}
-    path = f"/apis/apps/v1/namespaces/{place.ns}/replicasets"
-    made = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta, "spec": spec}
-    return rest.create(path, made)
-
-
 def test_pods_of_a_deployment_are_queued_one_by_one(rest: Rest) -> None:
     place = Place(rest)
-    place.queue(1, flavors={"spot": {"pool": "spot"}}, **place.preempting())
+    pool = {"kueuelib.dev/pool": "spot"}
+    place.queue(2, flavors={"spot": pool}, **place.preempting())
     path = f"/apis/apps/v1/namespaces/{place.ns}/deployments"
 
-    def deploy(base: str, value: int) -> Obj:
+    def deploy(base: str, value: int, replicas: int) -> None:
         labels = {QUEUE: "q", PRIORITY: place.priority(value, base)}
         template = {"metadata": {"labels": {"app": base}}, "spec": pod_spec(restartPolicy="Always")}
-        spec = {"selector": {"matchLabels": {"app": base}}, "template": template}
+        spec = {"replicas": replicas, "selector": {"matchLabels": {"app": base}}}
         meta = {"name": base, "labels": labels}
-        stored = rest.create(path, {"metadata": meta, "spec": spec})
-        found = stored["spec"]["template"]["metadata"]["labels"]
-        assert found == {"app": base, **labels}
-        owner = replica_set(rest, place, stored)
-        return place.pod(base, queue=None, labels=found, owner=owner, restartPolicy="Always")
+        stored = rest.create(path, {"metadata": meta, "spec": {**spec, "template": template}})
+        assert stored["spec"]["template"]["metadata"]["labels"] == {"app": base, **labels}
 
-    def runs(pod: Obj) -> bool:
-        found = place.get(pod)
-        return not gates(found) and found["spec"]["nodeSelector"] == {"pool": "spot"}
+    def states(base: str) -> list[str]:
+        pods = [pod for pod in rest.items(place.pods) if pod["metadata"]["labels"]["app"] == base]
+        alive = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
+        assert all(gates(pod) or pod["spec"]["nodeSelector"] == pool for pod in alive)
+        return sorted("waits" if gates(pod) else phase(pod) for pod in alive)
 
-    low = deploy("low", 1)
-    assert gates(low), "the webhook holds it"
-    eventually(lambda: runs(low))
-    high = deploy("high", 2)
-    eventually(lambda: runs(high))
-    assert "low" not in [pod["metadata"]["name"] for pod in rest.items(place.pods)]
+    deploy("low", 1, 3)
+    eventually(lambda: states("low") == ["Running", "Running", "waits"])
+    eventually(lambda: rest.get(f"{path}/low")["status"]["availableReplicas"] == 2)
+    assert rest.get(f"{path}/low")["status"]["replicas"] == 3
+    deploy("high", 2, 1)
+    eventually(lambda: states("high") == ["Running"])
+    eventually(lambda: states("low") == ["Running", "waits", "waits"])
+    rest.merge(f"{path}/high/scale", {"spec": {"replicas": 0}})
+    eventually(lambda: states("low") == ["Running", "Running", "waits"])
+    rest.delete(f"{path}/low")
+    eventually(lambda: rest.items(place.pods) == [])
+    eventually(lambda: rest.items(place.workloads) == [])

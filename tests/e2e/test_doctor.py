@@ -466,7 +466,13 @@ CASES: dict[str, tuple[Callable[[Ward], Any], set[tuple[str, str]]]] = {
     ),
     "the visibility API is not registered": (
         with_visibility_asked_for,
-        {("visibility-missing", f"APIService {each}.visibility.{DOMAIN}") for each in VERSIONS},
+        {
+            ("visibility-missing", f"APIService {each}")
+            for each in (
+                *(f"{version}.visibility.{DOMAIN}" for version in VERSIONS),
+                "v1alpha1.visibility.kueuelib.dev",
+            )
+        },
     ),
     "nobody serves the visibility API": (
         with_an_api_that_nobody_serves,
@@ -583,8 +589,10 @@ def test_every_check_is_seen_to_find_something(before: Found) -> None:
     # See `test_doctor_alive.py`, `test_doctor_clock.py`, `test_doctor_cures.py`, and for topologies
     # `test_missing_features.py`.
     others = {"check-pending", "quota-unowned", "clock-skew", "not-started"}
+    others |= {"crd-status", "job-untouched", "never-finished"}  # see `test_ended.py`
     others |= {"configuration-invalid", "kind-disabled", "webhook-service", "flavor-missing"}
-    others |= {"flavor-topology", "namespace-stuck"}  # which kube-controller-manager reports
+    others |= {"flavor-topology", "topology-levels", "topology-overlap"}  # see `test_topologies.py`
+    others |= {"namespace-stuck"}  # which kube-controller-manager reports
     assert seen | {name for name, _ in before} | others == {one.name for one in all_checks()}
 
 
@@ -599,7 +607,8 @@ def test_the_command_says_it_and_ends_with_the_code_of_the_worst(
     lines = done.stdout.splitlines()
     assert lines[0].startswith("error: Service kueue-system/kueue-webhook-service (webhook-unr")
     assert "the API server does not reach the conversion webhook" in lines[1]
-    start = f"  -> kueuelib manager --config {config}  # on the machine that https:"
+    own = "--kubeconfig KUBECONFIG  # the manager's own"
+    start = f"  -> kueuelib manager --config {config} {own}, on the machine that https:"
     assert lines[2].startswith(start)
     many = len(all_checks())
     assert lines[-1] == f"1 error, 2 hints in {many} of {many} checks."

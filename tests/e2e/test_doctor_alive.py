@@ -139,7 +139,8 @@ def test_before_a_manager_runs_doctor_tells_one_cause(made: Any, tmp_path: Path)
     assert done.returncode == 4
     assert roots(done.stdout) == [f"error: Lease kueue-system/{LEASE} (leader)"]
     url = f"https://127.0.0.1:{cluster.webhook_port}"
-    assert f"-> kueuelib manager --config FILE  # on the machine that {url} names" in done.stdout
+    start = "-> kueuelib manager --config FILE --kubeconfig KUBECONFIG  # the manager's own"
+    assert f"{start}, on the machine that {url} names" in done.stdout
     assert "pods," not in done.stdout
     follow = [line for line in done.stdout.splitlines() if line.startswith("  so: ")]
     assert {line.rpartition(" (")[2].removesuffix(")") for line in follow} == {

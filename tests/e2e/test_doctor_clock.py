@@ -20,6 +20,7 @@ def test_the_leases_clock_is_compared_with_that_of_the_server(made: Any, tmp_pat
     with made(tmp_path) as cluster, Rest(cluster.kubeconfig) as rest:
         cluster.install()
         own = lease("kueue-system", "desk_1")
+        own["spec"]["leaseDurationSeconds"] = 30
         path = f"{LEASES.format('kueue-system')}/{own['metadata']['name']}"
         rest.create(path.rpartition("/")[0], own)
         for skew, words in ((600, "ahead of"), (-600, "behind"), (0, "")):

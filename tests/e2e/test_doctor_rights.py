@@ -28,7 +28,6 @@ QUEUE_CHECKS = {
     "flavor-topology",
     "local-queue",
     "never-fits",
-    "never-ran",
     "object-unreadable",
     "policy-idle",
     "queue-inactive",
@@ -37,6 +36,8 @@ QUEUE_CHECKS = {
     "quota-exceeded",
     "quota-lost",
     "quota-unowned",
+    "topology-levels",
+    "topology-overlap",
 }
 
 

@@ -18,6 +18,7 @@ from real_plane import lacking, real_plane
 from rest import JOBS, Rest, eventually, job, queues
 from warm import kueuelib
 
+from kueuelib.controllers.manifests import api_service_names
 from kueuelib.testing.processes import READY_SECONDS, Processes, free_port
 
 API = "/apis/visibility.kueue.x-k8s.io/v1beta2"
@@ -120,8 +121,8 @@ def test_what_install_prints_is_trusted_soon_although_the_manager_runs_before(
     elsewhere = Elsewhere(tmp_path, kubeconfig)
     elsewhere.install()
     with Rest(kubeconfig) as rest:
-        for name in ("v1beta1", "v1beta2"):
-            rest.delete(f"{REGISTERED}/{name}.visibility.kueue.x-k8s.io")
+        for name in api_service_names():
+            rest.delete(f"{REGISTERED}/{name}")
         with elsewhere.running():
             queues(rest, cpu=1)
             rest.create(JOBS, job("waits", seconds=60, pods=2))

@@ -1,4 +1,4 @@
-"""A request for a feature that is missing: a warning, a reason, and the way on."""
+"""A request for a feature that is missing, or turned off: a warning, a reason, and the way on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 STATEFUL_SETS = "/apis/apps/v1/namespaces/default/statefulsets"
 TOPOLOGY = "kueue.x-k8s.io/podset-required-topology"
-NO_TOPOLOGY = "this version has no topology-aware scheduling, requested by"
+ELASTIC = "kueue.x-k8s.io/elastic-job"
+TURNED_OFF = "topology-aware scheduling is turned off by the feature gate TopologyAwareScheduling"
+NO_TOPOLOGY = f"{TURNED_OFF}, requested by topologyRequest.required"
 NO_QUOTA = "this version has no quota for devices of resource claims (DRA), requested by"
 
 
@@ -45,6 +47,7 @@ REAL = pytest.param(
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LocalCluster]:
     with request.param(tmp_path) as found:
         found.frameworks = ("batch/job", "pod", "deployment", "statefulset")
+        found.settings = "featureGates: {TopologyAwareScheduling: false}"
         found.install()
         found.start_manager()
         found.wait_for_manager()
@@ -88,22 +91,20 @@ def test_a_request_is_warned_about_waits_and_holds_nobody_else_up(
     queues(rest, cpu=3)
     rest.create(JOBS, in_rack(job("rack", seconds=600)))
     (warning,) = rest.warnings
-    assert f"it will wait: {NO_TOPOLOGY} {TOPOLOGY} of pod set main" in warning
+    assert f"it will wait: {NO_TOPOLOGY} of pod set main" in warning
     rest.create(JOBS, with_claims(job("gpu", seconds=600)))
     (warning,) = rest.warnings
     assert f"it will wait: {NO_QUOTA} resourceClaims[gpu] of pod set main" in warning
     elastic = job("elastic", seconds=600)
-    elastic["metadata"]["annotations"] = {"kueue.x-k8s.io/elastic-job": "true"}
+    elastic["metadata"]["annotations"] = {ELASTIC: "true"}
     rest.create(JOBS, elastic)
     (warning,) = rest.warnings
-    assert "requested by kueue.x-k8s.io/elastic-job of the Job" in warning
+    assert f"requested by {ELASTIC} of the Job" in warning
     rest.create(JOBS, job("plain", seconds=600))
     assert rest.warnings == []
     eventually(lambda: not rest.get(f"{JOBS}/plain")["spec"]["suspend"])
 
-    assert_waits(
-        rest, "Job", "rack", "NoMatchingFlavor", f"{NO_TOPOLOGY} {TOPOLOGY} of pod set main"
-    )
+    assert_waits(rest, "Job", "rack", "NoMatchingFlavor", f"{NO_TOPOLOGY} of pod set main")
     text = f"{NO_QUOTA} resourceClaims[gpu] of pod set main"
     assert_waits(rest, "Job", "gpu", "Misconfigured", text)
     assert_waits(rest, "Job", "elastic", "Misconfigured", "elastic-job of the Workload")
@@ -112,17 +113,15 @@ def test_a_request_is_warned_about_waits_and_holds_nobody_else_up(
     items = json.loads(kueuelib("pending", *options).stdout)["items"]
     listed = {one["owner"]: one["why"] for one in items}
     assert listed == {
-        "Job/rack": "no topology-aware scheduling in this version",
+        "Job/rack": "topology-aware scheduling is turned off",
         "Job/gpu": "no quota for devices of resource claims (DRA) in this version",
         "Job/elastic": "no elastic jobs by workload slices in this version",
     }
     told = kueuelib("explain", "job/rack", "--kubeconfig", cluster.kubeconfig).stdout
     assert f"It waits: NoMatchingFlavor: {NO_TOPOLOGY}" in told
-    assert f"submit it without {TOPOLOGY}" in told
+    assert "submit it without topologyRequest.required" in told
 
-    rest.merge(
-        f"{JOBS}/elastic", {"metadata": {"annotations": {"kueue.x-k8s.io/elastic-job": None}}}
-    )
+    rest.merge(f"{JOBS}/elastic", {"metadata": {"annotations": {ELASTIC: None}}})
     eventually(lambda: not rest.get(f"{JOBS}/elastic")["spec"]["suspend"])
     template = {"metadata": {"annotations": {TOPOLOGY: None}}}
     rest.merge(f"{JOBS}/rack", {"spec": {"template": template}})
@@ -138,7 +137,7 @@ def test_pods_ask_as_well(cluster: LocalCluster, rest: Rest) -> None:
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
     rest.create(PODS, pod)
     (warning,) = rest.warnings
-    assert f"{NO_TOPOLOGY} {TOPOLOGY} of pod set main" in warning
+    assert f"{NO_TOPOLOGY} of pod set main" in warning
     assert_waits(rest, "Pod", "rack", "NoMatchingFlavor", NO_TOPOLOGY)
 
     template = {**template, "spec": {**template["spec"], "restartPolicy": "Always"}}
@@ -153,7 +152,7 @@ def test_pods_ask_as_well(cluster: LocalCluster, rest: Rest) -> None:
         },
     )
     (warning,) = rest.warnings
-    assert f"{NO_TOPOLOGY} {TOPOLOGY} of pod set template" in warning
+    assert f"{NO_TOPOLOGY} of pod set template" in warning
 
 
 def test_a_parent_asks_for_its_pods(cluster: LocalCluster, rest: Rest) -> None:
@@ -162,7 +161,7 @@ def test_a_parent_asks_for_its_pods(cluster: LocalCluster, rest: Rest) -> None:
     template["spec"]["restartPolicy"] = "Always"
     template["metadata"]["labels"] = {"app": "a"}
     labels = {"kueue.x-k8s.io/queue-name": "team"}
-    meta = {"name": "served", "labels": labels, "annotations": {TOPOLOGY: "rack"}}
+    meta = {"name": "served", "labels": labels, "annotations": {ELASTIC: "true"}}
     spec = {
         "serviceName": "served",
         "selector": {"matchLabels": {"app": "a"}},
@@ -172,8 +171,8 @@ def test_a_parent_asks_for_its_pods(cluster: LocalCluster, rest: Rest) -> None:
     made = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": meta, "spec": spec}
     rest.create(STATEFUL_SETS, made)
     (warning,) = rest.warnings
-    assert f"{NO_TOPOLOGY} {TOPOLOGY} of the StatefulSet, {TOPOLOGY} of pod set" in warning
-    assert_waits(rest, "StatefulSet", "served", "NoMatchingFlavor", NO_TOPOLOGY)
+    assert f"requested by {ELASTIC} of the StatefulSet, {ELASTIC} of pod set" in warning
+    assert_waits(rest, "StatefulSet", "served", "Misconfigured", ELASTIC)
 
 
 def test_a_job_of_another_cluster_waits(cluster: LocalCluster, rest: Rest) -> None:
@@ -224,7 +223,7 @@ def test_a_workload_asks_by_its_topology_request(cluster: LocalCluster, rest: Re
     kept = rest.create(f"{WORKLOADS}?fieldValidation=Strict", made)
     assert kept["spec"]["podSets"][0]["topologyRequest"] == asked
     (warning,) = rest.warnings
-    text = f"{NO_TOPOLOGY} topologyRequest.required of pod set main"
+    text = f"{NO_TOPOLOGY} of pod set main"
     assert f"it will wait: {text}" in warning
 
     def waits() -> bool:
@@ -276,8 +275,8 @@ def test_a_flavor_with_a_topology_makes_its_queues_inactive(
 
     eventually(inactive)
     told = kueuelib("explain", "job/plain", "--kubeconfig", cluster.kubeconfig).stdout
-    problem = 'ResourceFlavor racks: spec.topologyName is "default", but this version has no'
-    assert f"{problem} topology-aware scheduling" in told
+    problem = 'ResourceFlavor racks: spec.topologyName is "default", but'
+    assert f"{problem} {TURNED_OFF}" in told
     found = kueuelib("doctor", "--kubeconfig", cluster.kubeconfig).stdout
     assert "error: ResourceFlavor racks (flavor-topology)" in found
     assert rest.get(f"{JOBS}/plain")["spec"]["suspend"]
@@ -339,9 +338,9 @@ def test_a_job_with_a_prebuilt_workload_waits_too(cluster: LocalCluster, rest: R
     eventually(lambda: is_true(rest.get(f"{WORKLOADS}/made"), "Admitted"))
     elastic = job("elastic", seconds=600)
     elastic["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = "made"
-    elastic["metadata"]["annotations"] = {"kueue.x-k8s.io/elastic-job": "true"}
+    elastic["metadata"]["annotations"] = {ELASTIC: "true"}
     rest.create(JOBS, elastic)
-    assert "requested by kueue.x-k8s.io/elastic-job of the Job" in rest.warnings[0]
+    assert f"requested by {ELASTIC} of the Job" in rest.warnings[0]
     assert_waits(rest, "Job", "elastic", "Misconfigured", "elastic-job of the Workload")
     assert rest.get(f"{JOBS}/elastic")["spec"]["suspend"]
     keys = {"annotations": {"kueue.x-k8s.io/elastic-job": None}}
@@ -355,7 +354,7 @@ def test_what_runs_without_what_it_asks_for_is_told(cluster: LocalCluster, rest:
     queues(rest, cpu=3)
     rest.create(JOBS, job("elastic", seconds=600))
     eventually(lambda: not rest.get(f"{JOBS}/elastic")["spec"]["suspend"])
-    notes = {"kueue.x-k8s.io/elastic-job": "true"}
+    notes = {ELASTIC: "true"}
     rest.merge(f"{JOBS}/elastic", {"metadata": {"annotations": notes}})
 
     def told() -> bool:

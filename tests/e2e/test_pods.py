@@ -22,6 +22,7 @@ PATHS = {
     "Pod": PODS,
 }
 GATE = {"name": "kueue.x-k8s.io/admission"}
+TOPOLOGY_GATE = {"name": "kueue.x-k8s.io/topology"}
 
 
 def documents(name: str) -> list[dict]:
@@ -65,7 +66,7 @@ def ends(rest: Rest, *names: str) -> None:
 
 def test_story_1_a_pod_waits_runs_and_ends(rest: Rest) -> None:
     (created,) = apply(rest, "story1.yaml")
-    assert created["spec"]["schedulingGates"] == [GATE]
+    assert created["spec"]["schedulingGates"] == [GATE, TOPOLOGY_GATE]
     ends(rest, "foo")
     (workload,) = rest.items(WORKLOADS)
     assert is_true(workload, "Finished")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from place import (
     GATE,
+    GATES,
     GROUP,
     MANAGED,
     QUEUE,
@@ -122,8 +123,8 @@ def test_a_pod_of_a_queued_job_runs_whatever_its_labels_say(
 def test_other_gates_stay_and_ours_comes_once(place: Place) -> None:
     place.queue(2)
     pod = place.pod(schedulingGates=[OTHER])
-    assert gates(pod) == [OTHER["name"], GATE]
-    assert gates(place.pod("twice", schedulingGates=[{"name": GATE}])) == [GATE]
+    assert gates(pod) == [OTHER["name"], *GATES]
+    assert gates(place.pod("twice", schedulingGates=[{"name": GATE}])) == GATES
     place.eventually(lambda: gates(place.get(pod)) == [OTHER["name"]])
     place.admitted(pod)
     assert phase(place.get(pod)) == "Pending"

@@ -19,8 +19,10 @@ import pytest
 import yaml
 from place import INSTALLED, aggregating_cluster
 from real_plane import lacking, real_cluster
-from rest import JOBS, Rest, eventually, job, queues, urgent
+from rest import JOBS, WORKLOADS, Rest, eventually, job, queues, urgent
 
+import kueuelib
+from kueuelib import sync
 from kueuelib.runtime.certificates import host_names, renewed
 from kueuelib.testing.processes import READY_SECONDS, LocalCluster, free_port
 
@@ -198,6 +200,42 @@ def person(cluster: LocalCluster, rest: Rest, folder: Path, name: str) -> Path:
     return found
 
 
+async def test_a_user_of_one_namespace_learns_all_about_the_own_job(
+    seen: Seen, tmp_path: Path
+) -> None:
+    cluster, rest = seen.cluster, seen.rest
+    user = str(person(cluster, rest, tmp_path, "user"))
+    bind(rest, "user", "ClusterRole", "kueue-batch-user-role", "default")
+    third = {"kind": "Job", "name": "third"}
+    state = await kueuelib.queue_state(third, kubeconfig=user)
+    assert (state.state, state.queue, state.place) == (kueuelib.State.QUEUED, "team", 2)
+    assert {name: str(amount) for name, amount in state.lacks.items()} == {"cpu": "2"}
+    assert state.comes_back
+    assert "no end is known for" in state.unknown["start"]
+    assert state.unknown.keys() == {"start"}
+    assert state.text == "Waiting for quota: cpu on on-demand: 2 more needed; place 2"
+    assert sync.queue_state(third, kubeconfig=user) == state
+    (workload,) = [
+        one for one in rest.items(WORKLOADS) if one["metadata"]["name"] == state.workload
+    ]
+    assert (await kueuelib.queue_state(workload, kubeconfig=user)).text == state.text
+    poor = str(person(cluster, rest, tmp_path, "poor"))
+    rule = {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["get"]}
+    rest.create(f"{RBAC}/namespaces/default/roles", {"metadata": {"name": "poor"}, "rules": [rule]})
+    bind(rest, "poor", "Role", "poor", "default")
+    known = await kueuelib.queue_state(third, kubeconfig=poor)
+    assert (known.state, known.place, known.lacks) == (kueuelib.State.QUEUED, None, {})
+    assert "cannot list resource" in known.unknown["workload"]
+    elsewhere = {**third, "namespace": "kube-system"}
+    with pytest.raises(kueuelib.errors.Forbidden):
+        await kueuelib.queue_state(elsewhere, kubeconfig=poor)
+    gone = {**third, "metadata": {"name": "third", "uid": "another"}, "apiVersion": "batch/v1"}
+    with pytest.raises(kueuelib.JobGone, match="Job default/third is deleted"):
+        await kueuelib.queue_state(gone, kubeconfig=poor)
+    with pytest.raises(TimeoutError, match="not known after 0 s"):
+        await kueuelib.queue_state(third, kubeconfig=poor, timeout=0)
+
+
 def bind(rest: Rest, name: str, kind: str, role: str, namespace: str) -> None:
     """Gives a person a role, in one namespace or everywhere."""
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role}
@@ -224,6 +262,7 @@ def test_the_api_server_verifies_the_certificate(seen: Seen) -> None:
     path = "/apis/apiregistration.k8s.io/v1/apiservices"
     ours = [one for one in rest.items(path) if one["spec"].get("service")]
     assert [one["metadata"]["name"] for one in ours] == [
+        "v1alpha1.visibility.kueuelib.dev",
         "v1beta1.visibility.kueue.x-k8s.io",
         "v1beta2.visibility.kueue.x-k8s.io",
     ]
@@ -248,7 +287,7 @@ def test_a_broken_trust_in_the_api_is_repaired_within_seconds(seen: Seen) -> Non
 def test_discovery_has_the_group_in_both_forms(seen: Seen) -> None:
     rest = seen.rest
     names = [one["name"] for one in rest.get("/apis")["groups"]]
-    assert names[-1] == "visibility.kueue.x-k8s.io"
+    assert {"visibility.kueue.x-k8s.io", "visibility.kueuelib.dev"} <= {*names}
     group = rest.get(API)
     assert [one["version"] for one in group["versions"]] == ["v1beta2", "v1beta1"]
     resources = {one["name"] for one in rest.get(f"{API}/v1beta2")["resources"]}

@@ -20,7 +20,6 @@ from installed import Installed
 from place import EXIT, GROUP, QUEUE, RUN, TOTAL, gates, phase, pod_spec
 from planting import (
     COHORTS,
-    DOMAIN,
     HINT,
     JOBS,
     LOCAL,
@@ -35,6 +34,7 @@ from planting import (
     deployment,
     ended,
     foreign,
+    gated,
     groups,
     inactive_check,
     job,
@@ -257,8 +257,6 @@ def unqueued(name: str, **spec: Any) -> Obj:
     return {**body, "spec": {**body["spec"], **spec}}
 
 
-GATED = job("gated")
-GATED["metadata"]["annotations"] = {f"{DOMAIN}/admission-gated-by": "example.com/other"}
 QUEUES = f"{KUEUE}/clusterqueues"
 UNUSUAL = (
     Unusual(
@@ -339,7 +337,11 @@ UNUSUAL = (
     ),
     Unusual(
         "another controller holds a Job back",
-        until(ended("gated"), create(JOBS, GATED), lambda cluster: workload_of(cluster, "gated")),
+        until(
+            ended("gated"),
+            create(JOBS, gated("gated")),
+            lambda cluster: workload_of(cluster, "gated"),
+        ),
     ),
     Unusual(
         "Cohorts are below each other, and no queue is",

@@ -17,6 +17,7 @@ from warm import kueuelib
 
 from kueuelib.api.meta import format_time
 from kueuelib.app.configuration_reading import load_configuration
+from kueuelib.app.decoding import Duration
 from kueuelib.app.doctor.examining import DoctorReport, examine
 from kueuelib.app.doctor.reading import read
 from kueuelib.runtime.connection import connect
@@ -34,6 +35,8 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 API = f"v1beta2.visibility.{DOMAIN}"
 VERSIONS = ("v1beta1", "v1beta2")
 LEASE = "c1f6bfd2.kueue.x-k8s.io"
+FOREVER = 1_000_000
+"""Seconds for which a Lease lasts that nobody renews."""
 OWN_LEASE = f"{LEASES.format('kueue-system')}/{LEASE}"
 SECRET = "/api/v1/namespaces/kueue-system/secrets/kueue-webhook-server-cert"
 ACTIVE = {"type": "Active", "status": "True", "reason": "Ready", "message": "by hand"}
@@ -53,7 +56,8 @@ class Ward:
     def __init__(self, cluster: LocalCluster, rest: Rest) -> None:
         self.rest, self._kubeconfig = rest, cluster.kubeconfig
         configuration = load_configuration(cluster.processes.folder / "config.yaml")
-        election = attrs.evolve(configuration.leader_election, leader_elect=True)
+        election = configuration.leader_election
+        election = attrs.evolve(election, leader_elect=True, lease_duration=Duration(FOREVER))
         self.configuration = attrs.evolve(configuration, leader_election=election)
 
     def report(self) -> DoctorReport:
@@ -146,7 +150,8 @@ def workload(name: str, queue: str, count: int = 1, notes: Obj | None = None) ->
 def lease(namespace: str, holder: str) -> Obj:
     spec = {
         "holderIdentity": holder,
-        "leaseDurationSeconds": 1_000_000,
+        "leaseDurationSeconds": FOREVER,
+        "acquireTime": "2026-01-01T00:00:00.000000Z",
         "renewTime": micro_time(),
     }
     meta = {"name": LEASE, "namespace": namespace}

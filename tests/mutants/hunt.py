@@ -1,28 +1,37 @@
 """Plays storms until a law is broken, and says which, as one line of JSON.
 
-    python tests/mutants/hunt.py FIRST:LAST PROFILE any|trees|ACT MOST [SEED ...]
+    python tests/mutants/hunt.py PROFILE any|trees|ACT MOST [RUN/SEED ...]
+    python tests/mutants/hunt.py RUN/SEED ...
 
-Seeds that a mixed campaign plays with `PROFILE` come first, those of the swarm next; with `trees`,
-such with trees of Cohorts before all others; with a part of the label of an act, those in which it
-is planned most often. A profile that mixed campaigns do not play is played with every seed. Seeds
-that are named are left out, and no more than `MOST` are played.
+All storms of the default test run are candidates. Those with `PROFILE` come first, those of the
+swarm next; with `trees`, such with trees of Cohorts before all others; with a part of the label of
+an act, those in which it is planned most often. Storms that are named are left out, and no more
+than `MOST` are played. The second form plays only the storms that are named.
 """
 
 from __future__ import annotations
 
 import json
+import resource
+import signal
 import sys
+from collections import Counter
 
-from kueuelib.testing.storm.campaign import APART, MIXED, campaign, profile_of
+from kueuelib.testing.storm.campaign import DEFAULT_RUN, MIXED, campaign, profile_of
 from kueuelib.testing.storm.seed_plan import plan_of
 
+BOOT = 60.0
+"""Seconds of processor time for the start of the world, which all storms share."""
+Storm = tuple[str, int]
+"""The campaign that plays it, and its seed."""
 
-def ordered(first: int, last: int, profile: str, world: str) -> list[int]:
-    """The seeds, those first that are the most likely to show a fault."""
 
-    def rank(seed: int) -> tuple[int, bool, bool, int]:
-        drawn = profile if profile in APART else profile_of(seed)
-        return -suits(seed, drawn, world), drawn != profile, drawn != "swarm", seed
+def ordered(profile: str, world: str) -> list[Storm]:
+    """The storms, those first that are the most likely to show a fault."""
+
+    def rank(storm: Storm) -> tuple[int, bool, bool]:
+        drawn = _family(storm)
+        return -suits(storm[1], drawn, world), drawn != profile, drawn != "swarm"
 
     def suits(seed: int, drawn: str, world: str) -> int:
         if world == "any":
@@ -32,45 +41,57 @@ def ordered(first: int, last: int, profile: str, world: str) -> list[int]:
             return int(bool(scenario.resources))
         return sum(world in act.label for act in scenario.acts)
 
-    return sorted(range(first, last + 1), key=rank)
+    return sorted(_every(), key=rank)
 
 
-def hunt(seeds: list[int], profile: str) -> dict[str, object]:
-    """What the first seed shows that breaks a law; only how many were played when none does."""
-    played = 0
-    reports = campaign(seeds, profile if profile in APART else MIXED, workers=1)
-    while True:
-        try:
-            report = next(reports, None)
-        except TimeoutError as error:  # of the boot: what every storm begins with does not work
-            return {
-                "played": 0,
-                "seed": 0,
-                "profile": "boot",
-                "law": "the world",
-                "text": str(error),
-            }
-        if report is None:
-            return {"played": played}
-        played += 1
+def by_turns() -> list[Storm]:
+    """The storms, one of each profile after another."""
+    earlier: Counter[str] = Counter()
+    turns = {}
+    for storm in _every():
+        turns[storm] = earlier[_family(storm)]
+        earlier[_family(storm)] += 1
+    return sorted(turns, key=lambda storm: turns[storm])
+
+
+def _every() -> list[Storm]:
+    return [(run, seed) for run, last in DEFAULT_RUN.items() for seed in range(1, last + 1)]
+
+
+def _family(storm: Storm) -> str:
+    run, seed = storm
+    return profile_of(seed) if run == MIXED else run
+
+
+def hunt(storms: list[Storm]) -> dict[str, object]:
+    """What the first storm shows that breaks a law; only how many were played when none does."""
+    signal.setitimer(signal.ITIMER_PROF, BOOT)  # which ends this process
+    try:
+        list(campaign([], MIXED))
+    except Exception as error:  # noqa: BLE001 - what every storm begins with does not work
+        return {"played": 0, "seed": 0, "profile": "boot", "law": "the boot", "text": repr(error)}
+    signal.setitimer(signal.ITIMER_PROF, 0.0)
+    for played, (run, seed) in enumerate(storms, 1):
+        (report,) = campaign([seed], run, workers=1)
         if report.violations:
             first = report.violations[0]
-            return {
-                "played": played,
-                "seed": report.seed,
-                "profile": report.profile,
-                "law": first.law,
-                "text": f"{first.object}: {first.text}",
-            }
+            found = {"played": played, "run": run, "seed": seed, "profile": report.profile}
+            return {**found, "law": first.law, "text": f"{first.object}: {first.text}"}
+    return {"played": len(storms)}
 
 
 def main(args: list[str]) -> None:
     """Hunts."""
-    span, profile, world, most, *skipped = args
-    first, _, last = span.partition(":")
-    tried = ordered(int(first), int(last), profile, world)
-    seeds = [seed for seed in tried if str(seed) not in skipped]
-    sys.stdout.write(json.dumps(hunt(seeds[: int(most)], profile)) + "\n")
+    if "/" in args[0]:
+        storms = [(run, int(seed)) for run, _, seed in (name.partition("/") for name in args)]
+    else:
+        profile, world, most, *skipped = args
+        storms = [one for one in ordered(profile, world) if "{}/{}".format(*one) not in skipped]
+        storms = storms[: int(most)]
+    report = hunt(storms)
+    spent = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    cpu = sum(each.ru_utime + each.ru_stime for each in spent)
+    sys.stdout.write(json.dumps({**report, "cpu": cpu}) + "\n")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ import yaml
 
 HERE = Path(__file__).parent
 SOURCES = HERE.parents[1] / "src" / "kueuelib"
-SEEDS = "1:200"
-"""Storms of the default test run. It also plays those that a fault names."""
 
 
 @attrs.frozen
@@ -39,7 +37,6 @@ class ShellMutant:
         profile: the family of storms that is tried first.
         world: which storms are tried before all others: `any`, those with `trees` of Cohorts, or
             those with many acts whose label has this part.
-        seeds: the storms that are tried.
         edits: what is replaced.
     """
 
@@ -47,7 +44,6 @@ class ShellMutant:
     why: str
     profile: str
     world: str
-    seeds: str
     edits: tuple[Edit, ...]
 
     @property
@@ -64,7 +60,9 @@ class ShellMutant:
 
 def shell_mutants() -> list[ShellMutant]:
     """All of the list."""
-    return list(map(_mutant, yaml.safe_load((HERE / "shell_mutants.yaml").read_text())))
+    return list(
+        map(_mutant, yaml.load((HERE / "shell_mutants.yaml").read_text(), yaml.CSafeLoader))
+    )
 
 
 def _mutant(raw: dict[str, Any]) -> ShellMutant:
@@ -74,6 +72,5 @@ def _mutant(raw: dict[str, Any]) -> ShellMutant:
         raw["why"],
         raw["profile"],
         raw.get("world", "any"),
-        raw.get("seeds", SEEDS),
         tuple(Edit(**each) for each in edits),
     )

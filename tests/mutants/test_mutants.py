@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
-import pytest
-from run_mutants import Mutant, mutants
-from shell_mutants import SOURCES, ShellMutant, shell_mutants
+from drawn import SHELL, drawn, equivalents, probed
+from run_mutants import mutants
+from shell_mutants import SOURCES, shell_mutants
 
 from kueuelib.testing.storm.profiles import PROFILES
 
@@ -18,24 +19,34 @@ MUTANTS = mutants()
 TESTS = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.id)
-def test_every_mutant_changes_one_place_and_is_python(mutant: Mutant) -> None:
-    source = (SOURCES / mutant.path).read_text()
-    assert source.count(mutant.old) == 1
-    changed = source.replace(mutant.old, mutant.new)
-    assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
+@cache
+def source_of(path: str) -> tuple[str, str]:
+    """A module, and what it means."""
+    source = (SOURCES / path).read_text()
+    return source, ast.dump(ast.parse(source))
 
 
-@pytest.mark.parametrize("test", sorted({mutant.test for mutant in MUTANTS} - {""}))
-def test_what_finds_a_mutant_exists(test: str) -> None:
-    named = re.fullmatch(r"(.+)::(\w+)(?:\[(.+)\])?", test)
-    assert named is not None
-    path, function, scenario = named.groups()
-    tests = TESTS / path
-    assert f"def {function}(" in tests.read_text()
-    if scenario is not None:
-        table, _, given = scenario.partition(": ")
-        assert f"- given: {given}\n" in (tests.parent / f"{table}.yaml").read_text()
+def fits(path: str, old: str, new: str) -> bool:
+    """Whether a fault changes one place, and what that means."""
+    source, meaning = source_of(path)
+    return source.count(old) == 1 and ast.dump(ast.parse(source.replace(old, new))) != meaning
+
+
+def test_every_mutant_changes_one_place_and_is_python() -> None:
+    misfits = [one.id for one in MUTANTS if not fits(one.path, one.old, one.new)]
+    assert misfits == []
+
+
+def test_what_finds_a_mutant_exists() -> None:
+    for test in sorted({mutant.test for mutant in MUTANTS} - {""}):
+        named = re.fullmatch(r"(.+)::(\w+)(?:\[(.+)\])?", test)
+        assert named is not None, test
+        path, function, scenario = named.groups()
+        tests = TESTS / path
+        assert f"def {function}(" in tests.read_text(), test
+        if scenario is not None:
+            table, _, given = scenario.partition(": ")
+            assert f"- given: {given}\n" in (tests.parent / f"{table}.yaml").read_text(), test
 
 
 def test_mutants_have_names_of_their_own_and_are_many() -> None:
@@ -44,17 +55,46 @@ def test_mutants_have_names_of_their_own_and_are_many() -> None:
     assert len(names) >= 20
 
 
-@pytest.mark.parametrize("mutant", SHELL_MUTANTS, ids=lambda mutant: mutant.id)
-def test_every_fault_of_the_shell_changes_what_is_there_once_and_is_python(
-    mutant: ShellMutant,
-) -> None:
-    for edit in mutant.edits:
-        source = (SOURCES / edit.file).read_text()
-        assert source.count(edit.old) == 1, edit
-        changed = source.replace(edit.old, edit.new)
-        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source))
-    assert mutant.profile in PROFILES
-    assert mutant.why
+def test_every_fault_of_the_shell_changes_what_is_there_once_and_is_python() -> None:
+    for mutant in SHELL_MUTANTS:
+        for edit in mutant.edits:
+            assert fits(edit.file, edit.old, edit.new), f"{mutant.id}: {edit}"
+        assert mutant.profile in PROFILES, mutant.id
+        assert mutant.why, mutant.id
+
+
+def test_drawn_faults_are_python_and_the_first_of_more() -> None:
+    found = drawn(200, 1)
+    assert len({one.id for one in found}) == 200
+    assert {one.id.split(":")[2] for one in found} == {
+        "await-is-dropped",
+        "call-is-dropped",
+        "nothing-is-remembered",
+        "condition-is-negated",
+        "arguments-are-swapped",
+    }
+    for one in found:
+        (edit,) = one.edits
+        assert fits(edit.file, edit.old, edit.new), one.id
+    assert drawn(40, 1) == found[:40]
+
+
+def test_what_is_argued_about_is_there() -> None:
+    every = {one.id for one in drawn(10_000, 1)}
+    assert equivalents().keys() <= every
+
+
+def test_probes_stand_at_the_places_of_faults() -> None:
+    """They are called before the code of the place, which does the same as without them."""
+    every = drawn(10_000, 1)
+    for path in SHELL:
+        seen: list[int] = []
+        tree = ast.parse(probed(path, every))
+        for node in ast.walk(tree):
+            match node:
+                case ast.Call(func=ast.Name(id="_probe"), args=[ast.Constant(value=int(number))]):
+                    seen.append(number)
+        assert sorted(seen) == [n for n, one in enumerate(every) if one.edits[0].file == path]
 
 
 def test_faults_of_the_shell_have_names_of_their_own_and_are_many() -> None:

@@ -35,8 +35,8 @@ def one_unit_less(change: CandidateChange) -> tuple[CandidateChange, ...]:
             )
         case RaiseThreshold(before=before, to=to) | SetPriority(before=before, to=to):
             return (attrs.evolve(change, to=to - 1),) if to - 1 > before else ()
-        case FewerPods(before=before, to=to):
-            return (attrs.evolve(change, to=to + 1),) if to + 1 < before else ()
+        case FewerPods(before=before, to=to, unit=unit):
+            return (attrs.evolve(change, to=to + unit),) if to + unit < before else ()
         case RaiseWeight(steps=steps):
             return (attrs.evolve(change, steps=steps - 1),) if steps > 1 else ()
     raise TypeError(f"unknown kind of change: {change!r}")

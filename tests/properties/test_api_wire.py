@@ -24,6 +24,7 @@ from kueuelib.api.kueue import (
     LocalQueue,
     ProvisioningRequestConfig,
     ResourceFlavor,
+    Topology,
     Workload,
     WorkloadPriorityClass,
 )
@@ -40,11 +41,12 @@ QUEUEING = [
     AdmissionCheck,
     WorkloadPriorityClass,
     ProvisioningRequestConfig,
+    Topology,
 ]
 OTHERS = [Job, Pod, Node, Namespace, LimitRange, RuntimeClass, Lease, Event]
 
 SLOW = settings(
-    max_examples=40,
+    max_examples=20,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

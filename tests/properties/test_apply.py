@@ -117,7 +117,7 @@ def played(history):
     return live
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(writes, specs)
 def test_applying_twice_is_applying_once(history, spec):
     live = played(history)
@@ -127,7 +127,7 @@ def test_applying_twice_is_applying_once(history, spec):
     assert apply(once, spec, "z", time="much later", force=False) is once
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(writes, specs)
 def test_what_is_applied_is_there_and_owned(history, spec):
     found = apply(played(history), spec, "z")
@@ -136,7 +136,7 @@ def test_what_is_applied_is_there_and_owned(history, spec):
     assert from_fields_v1(entries.get("z", {})) == fields_of(NODE, {"spec": spec})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(specs, specs)
 def test_disjoint_managers_commute(one, two):
     two = {name: value for name, value in two.items() if name not in one}
@@ -146,14 +146,14 @@ def test_disjoint_managers_commute(one, two):
     assert left == right
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(writes, st.integers())
 def test_results_do_not_depend_on_the_order_of_keys(history, seed):
     other = [(verb, who, shuffled(spec, seed)) for verb, who, spec in history]
     assert played(history) == played(other)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(specs, specs)
 def test_withdrawing_everything_leaves_what_others_applied(one, two):
     one = {name: value for name, value in one.items() if value != []}  # nobody owns those
@@ -169,7 +169,7 @@ def test_withdrawing_everything_leaves_what_others_applied(one, two):
     assert entries == base["metadata"]["managedFields"]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(writes)
 def test_nobody_owns_what_does_not_exist(history):
     live = played(history)
@@ -202,7 +202,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(json_values)
 def test_schemas_take_any_json_and_pruning_and_defaults_settle_at_once(value):
     obj = {"apiVersion": "g/v1", "kind": "K", "metadata": {}, "spec": value}

@@ -73,7 +73,7 @@ expressions = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=400)
+@settings(max_examples=120)
 @given(expressions, json)
 def test_values_of_unknown_type_meet_every_function(text: str, value: Any) -> None:
     try:

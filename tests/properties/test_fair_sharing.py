@@ -31,7 +31,7 @@ RANDOM = st.integers(0, 2**32).map(Random) | st.randoms(use_true_random=False)
 
 
 @given(random=RANDOM, fair=ANY_STRATEGIES)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_a_first_cycle_is_that_of_the_naive_model(random: Random, fair: list[str] | None) -> None:
     scenario = tree_world(random, fair=fair)
     note(str(scenario))
@@ -49,7 +49,7 @@ def test_a_first_cycle_is_that_of_the_naive_model(random: Random, fair: list[str
 
 
 @given(random=RANDOM, fair=ANY_STRATEGIES)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_preemptions_on_trees_come_to_an_end_and_then_nobody_sleeps(
     random: Random, fair: list[str] | None
 ) -> None:
@@ -127,7 +127,7 @@ def test_who_may_preempt_because_its_side_uses_less_of_something_else_is_tried_a
 
 
 @given(random=RANDOM, fair=ANY_STRATEGIES)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_victims_are_those_of_the_naive_model(random: Random, fair: list[str] | None) -> None:
     scenario = tree_world(random, fair=fair)
     note(str(scenario))
@@ -150,7 +150,7 @@ def test_victims_are_those_of_the_naive_model(random: Random, fair: list[str] | 
 
 
 @given(random=RANDOM)
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_nobody_is_chosen_whose_side_then_has_the_smaller_share(random: Random) -> None:
     """Under the first strategy, and but for preemptors within their own nominal quota.
 

@@ -62,7 +62,8 @@ class JobHistory(RuleBasedStateMachine):
         if deadline is not None:
             spec["activeDeadlineSeconds"] = deadline
         meta = {"name": "job", "namespace": "default", "uid": "job-uid"}
-        self.job: Obj = {"metadata": meta, "spec": spec, "status": {}}
+        kind = {"apiVersion": "batch/v1", "kind": "Job"}
+        self.job: Obj = {**kind, "metadata": meta, "spec": spec, "status": {}}
         self.pods: dict[str, Obj] = {}
         self.memory = JobMemory()
         self.now = 1_800_000_000.0

@@ -617,7 +617,7 @@ class Edits(RuleBasedStateMachine):
             self.at_rest_the_job_is_what_its_user_wrote_and_what_the_admission_adds()
 
 
-Edits.TestCase.settings = settings(max_examples=300, stateful_step_count=30, deadline=None)
+Edits.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 TestEdits = Edits.TestCase
 
 

@@ -410,7 +410,7 @@ class JobLife(RuleBasedStateMachine):
 
 
 JobLife.TestCase.settings = hypothesis_settings(
-    max_examples=150, stateful_step_count=25, deadline=None
+    max_examples=60, stateful_step_count=25, deadline=None
 )
 test_plans_lead_a_job_to_a_sound_end = JobLife.TestCase
 

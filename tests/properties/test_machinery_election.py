@@ -116,7 +116,7 @@ MOVES = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(MOVES, st.tuples(*[st.floats(0, 1000)] * 3), st.booleans())
 def test_there_is_never_more_than_one_leader(moves, offsets, renamed):
     server = Server()

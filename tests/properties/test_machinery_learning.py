@@ -333,7 +333,7 @@ STRAYED_BEFORE_ITS_END = [
 """The watch reports that an object left and returned when its end is known already."""
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @example(STRAYED_BEFORE_ITS_END, False, True)
 @given(STEPS, st.booleans(), st.booleans())
 def test_nothing_older_replaces_anything_newer(steps, streaming, synced):

@@ -273,7 +273,7 @@ class Shell:
         pytest.fail("the reflector never came to rest")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     ACTIONS,
     st.booleans(),
@@ -296,7 +296,7 @@ def test_the_store_always_converges_to_the_truth(actions, cached, streaming, opt
     assert ObjectKey("n", "z") in shell.store
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(ONE_FAULT, min_size=1, max_size=4), st.booleans(), st.integers(0, 2), st.booleans())
 def test_a_sick_server_is_never_asked_in_a_hot_loop(faults, streaming, steps, busy):
     server = Server(cached=True, knows_streaming=True)

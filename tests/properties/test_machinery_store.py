@@ -44,7 +44,7 @@ def played(model, deltas):
     return model
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(steps)
 def test_content_deltas_and_indexes_agree_with_a_dictionary(history):
     store = Store({"letters": tuple})

@@ -155,7 +155,7 @@ class EditedCrashes(Crashes, EditedGroupLife):
 
 
 Crashes.TestCase.settings = hypothesis_settings(
-    max_examples=40, stateful_step_count=20, deadline=None
+    max_examples=20, stateful_step_count=20, deadline=None
 )
 FastCrashes.TestCase.settings = Crashes.TestCase.settings
 DeclaredCrashes.TestCase.settings = Crashes.TestCase.settings

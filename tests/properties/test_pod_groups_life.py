@@ -667,7 +667,7 @@ class DeclaredGroupLife(GroupLife):
 
 
 GroupLife.TestCase.settings = hypothesis_settings(
-    max_examples=120, stateful_step_count=30, deadline=None
+    max_examples=40, stateful_step_count=30, deadline=None
 )
 DeclaredGroupLife.TestCase.settings = GroupLife.TestCase.settings
 FastGroupLife.TestCase.settings = GroupLife.TestCase.settings

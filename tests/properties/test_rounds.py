@@ -86,7 +86,7 @@ def scenarios(draw: st.DrawFn) -> Obj:
     }
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(scenario=scenarios())
 def test_many_rounds_decide_as_single_rounds_do(scenario: Obj) -> None:
     rounds = Rounds()

@@ -99,7 +99,7 @@ def left(snapshot: Snapshot, name: str, pair: FlavorResource) -> int:
 
 
 @given(facts=worlds(waiting=8), fair=st.booleans(), parallel=st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_nobody_borrows_later_what_an_owner_waits_for(
     facts: list[events.Event], fair: bool, parallel: bool
 ) -> None:

@@ -174,7 +174,7 @@ def choices(fair: bool, by_priority: bool) -> Settings:
     by_priority=st.booleans(),
     data=st.data(),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_preemptors_in_parallel_come_to_rest_and_share_no_victim(
     facts: list[events.Event], fair: bool, by_priority: bool, data: st.DataObject
 ) -> None:
@@ -250,7 +250,7 @@ def single(draw: st.DrawFn, pairs: Sequence[FlavorResource] = PAIRS) -> list[eve
 
 
 @given(facts=single(PAIRS[:1]))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_in_parallel_the_same_leave_as_one_after_the_other(facts: list[events.Event]) -> None:
     """Those who leave are the ones that would leave if each preemptor waited for the one before.
 
@@ -274,7 +274,7 @@ def test_in_parallel_the_same_leave_as_one_after_the_other(facts: list[events.Ev
 
 
 @given(facts=worlds(waiting=8, loners=True) | worlds(waiting=8, shrinking=True), fair=st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_all_that_wait_start_when_the_victims_are_gone(
     facts: list[events.Event], fair: bool
 ) -> None:
@@ -291,7 +291,7 @@ def test_all_that_wait_start_when_the_victims_are_gone(
 
 
 @given(facts=single(PAIRS[:1]), data=st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_after_a_restart_nobody_else_leaves(facts: list[events.Event], data: st.DataObject) -> None:
     """Those that leave count as gone at once, and the same Workloads get their room.
 

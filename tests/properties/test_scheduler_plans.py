@@ -111,7 +111,7 @@ def history(facts: list[events.Event]) -> list[str]:
 
 
 @given(facts=worlds(), data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_plans_do_not_depend_on_the_order_of_the_facts(
     facts: list[events.Event], data: st.DataObject
 ) -> None:
@@ -119,7 +119,7 @@ def test_plans_do_not_depend_on_the_order_of_the_facts(
 
 
 @given(facts=worlds(), data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_snapshot_forgets_what_is_undone(facts: list[events.Event], data: st.DataObject) -> None:
     engine = Engine()
     engine.observe_all(facts, 0)
@@ -153,7 +153,7 @@ def test_snapshot_forgets_what_is_undone(facts: list[events.Event], data: st.Dat
 
 
 @given(facts=worlds(), data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_added_usage_counts_like_usage_that_was_there(
     facts: list[events.Event], data: st.DataObject
 ) -> None:

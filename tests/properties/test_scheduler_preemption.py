@@ -145,7 +145,7 @@ def questions(draw: st.DrawFn) -> Question:
 
 
 @given(question=questions())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_without_any_one_of_the_victims_the_preemptor_does_not_fit(question: Question) -> None:
     victims = question.search().victims
     keys = {victim.key for victim in victims}
@@ -163,7 +163,7 @@ def test_without_any_one_of_the_victims_the_preemptor_does_not_fit(question: Que
 
 
 @given(question=questions())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_victims_are_taken_only_by_the_policies_of_the_preemptor(question: Question) -> None:
     policy = question.queue.spec.preemption
     for victim in question.search().victims:
@@ -181,7 +181,7 @@ def test_victims_are_taken_only_by_the_policies_of_the_preemptor(question: Quest
 
 
 @given(question=questions())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_preemptor_that_gets_no_victims_has_too_few(question: Question) -> None:
     found = question.search()
     if found.victims:
@@ -203,7 +203,7 @@ def test_a_preemptor_that_gets_no_victims_has_too_few(question: Question) -> Non
 
 
 @given(question=questions())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_candidates_come_in_the_order_of_the_specification(question: Question) -> None:
     candidates = Candidates(
         question.snapshot, question.preemptor, question.contested, question.needed

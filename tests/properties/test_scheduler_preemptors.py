@@ -256,7 +256,7 @@ def check_owners(world: Judged, cycle: CycleInput, plan: Plan) -> None:
 
 
 @given(facts=WORLDS, policy=choices(), data=st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_preemptors_take_no_more_than_they_may(
     facts: list[events.Event], policy: Settings, data: st.DataObject
 ) -> None:

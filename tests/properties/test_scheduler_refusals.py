@@ -77,7 +77,7 @@ def test_a_preemptor_that_was_refused_meets_other_heads_like_any_other() -> None
     fair=st.booleans(),
     parallel=st.booleans(),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_refused_eviction_waits_its_time_and_nobody_sleeps_after_it(
     seed: int, kept: set[str], fair: bool, parallel: bool
 ) -> None:

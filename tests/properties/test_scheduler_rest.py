@@ -50,7 +50,7 @@ def runs(name: str, queue: str, gpu: int, flavor: str, *, created: float = 0) ->
     facts=worlds(waiting=8, loners=True) | worlds(waiting=8, shrinking=True),
     by_priority=st.booleans(),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_preemptions_come_to_an_end_and_then_nobody_sleeps(
     facts: list[events.Event], by_priority: bool
 ) -> None:
@@ -329,7 +329,7 @@ def test_search_that_came_round_starts_over_with_the_first_flavor_after_a_loss()
 
 
 @given(facts=worlds(waiting=8))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_cycles_come_to_an_end_while_victims_take_their_time(facts: list[events.Event]) -> None:
     """Nobody is tried again and again because the room that it loses is not given away either."""
     engine = Engine()

@@ -303,13 +303,13 @@ def causes_of(seed: int) -> Counter[str]:
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_every_try_of_a_parked_workload_has_a_true_cause(seed: int) -> None:
     causes_of(seed)
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_turns_that_pass_change_no_decision(seed: int) -> None:
     """Where nobody preempts, the same Workloads get quota as if all parked ones were tried."""
     assert story_of(seed, all_at_once=False) == story_of(seed, all_at_once=True)

@@ -253,7 +253,7 @@ async def told(service: ApiService, step: Any, watchers: list[Watcher]) -> None:
         watcher.expect(before, after)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(histories)
 def test_watchers_that_come_and_go_see_exactly_the_changes(history):
     asyncio.run(watched(history))

@@ -173,7 +173,7 @@ def simulated(
 
 
 @given(clusters(), jobs(), timings)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_laws_hold_in_every_instant(
     cluster: ClusterSetup, found: list[TraceJob], timing: Timing
 ) -> None:
@@ -204,7 +204,7 @@ def check_use(figures: Obj, groups: Iterable[Obj]) -> None:
 
 
 @given(clusters(), jobs(), timings)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_same_jobs_give_the_same_results(
     cluster: ClusterSetup, found: list[TraceJob], timing: Timing
 ) -> None:
@@ -214,7 +214,7 @@ def test_the_same_jobs_give_the_same_results(
 
 
 @given(clusters(), jobs(), timings, st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_nobody_sleeps_while_the_cluster_changes(
     cluster: ClusterSetup, found: list[TraceJob], timing: Timing, data: st.DataObject
 ) -> None:
@@ -266,7 +266,7 @@ def naive_starts(found: list[TraceJob], quota: int) -> dict[str, float]:
 
 
 @given(jobs(), st.integers(1, 8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_first_come_first_served_is_that_of_a_naive_model(
     found: list[TraceJob], quota: int
 ) -> None:

@@ -175,7 +175,7 @@ PODS: Choices = {
 }
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(updates(WORKLOADS))
 def test_no_rule_refuses_a_spared_update_of_a_workload(found: tuple[Obj, Obj]) -> None:
     old, new = found
@@ -183,7 +183,7 @@ def test_no_rule_refuses_a_spared_update_of_a_workload(found: tuple[Obj, Obj]) -
         assert RULES["Workload"].validate(new, old) == []
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(updates(JOBS))
 def test_no_rule_refuses_a_spared_job(found: tuple[Obj, Obj]) -> None:
     old, new = found
@@ -192,7 +192,7 @@ def test_no_rule_refuses_a_spared_job(found: tuple[Obj, Obj]) -> None:
             assert validate_job(BATCH_JOB, new, before) == ()
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(updates(PODS))
 def test_no_rule_refuses_a_spared_pod(found: tuple[Obj, Obj]) -> None:
     old, new = found

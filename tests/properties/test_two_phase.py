@@ -368,5 +368,5 @@ def _offered(queue: Obj) -> set[str]:
     }
 
 
-TwoPhases.TestCase.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+TwoPhases.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 TestTwoPhases = TwoPhases.TestCase

@@ -228,7 +228,7 @@ async def send(service: ApiService, kind: Kind, seed: int, wrong: float) -> bool
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 2**32), wrong=st.sampled_from((0.0, 0.02, 0.2)))
 def test_no_json_breaks_the_server(kind: Kind, seed: int, wrong: float) -> None:
     async def run() -> None:

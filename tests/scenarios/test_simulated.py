@@ -7,13 +7,12 @@ what happens after a cycle happens 100 or 200 seconds later.
 from __future__ import annotations
 
 import math
-import os
 from collections import defaultdict
 from typing import Any
 
 import orjson
 import pytest
-from test_recorded import RECORDS
+from test_recorded import SAMPLE, SIZES, records
 
 from kueuelib.api.codec import encode
 from kueuelib.api.kueue import Workload
@@ -30,8 +29,6 @@ START = 1_000_000
 BEGIN = START + 500
 CYCLE = 1_000
 FOR_EVER = 1e9
-SAMPLE = int(os.environ.get("SIMULATED_SAMPLE", "4"))
-"""One of how many scenarios is simulated; `nox -s scenarios` takes all of them."""
 OBJECTS = {
     events.NamespaceSet: None,
     events.FlavorSet: "flavor",
@@ -143,10 +140,10 @@ def simulated(scenario: dict[str, Any], result: dict[str, Any]) -> Decisions:
     return found
 
 
-@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("name", SIZES)
 def test_a_recorded_scenario_is_decided_the_same_in_virtual_time(name: str) -> None:
     played = 0
-    for record in RECORDS[name][::SAMPLE]:
+    for record in records(name)[::SAMPLE]:
         scenario = record["in"]
         result = run(scenario)
         if not form_allows(scenario, result):
@@ -160,4 +157,4 @@ def test_a_recorded_scenario_is_decided_the_same_in_virtual_time(name: str) -> N
             told = set().union(*(found.victims[earlier] for earlier in range(1, number)))
             again = {name: by for name, by in cycle["preempted"].items() if name in told}
             assert {**again, **found.victims[number]} == cycle["preempted"], where
-    assert played > 0.3 * len(RECORDS[name]) / SAMPLE
+    assert played > 0.3 * len(records(name)) / SAMPLE

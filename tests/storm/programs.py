@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 from kueuelib.api.meta import ObjectKey, parse_time
+from kueuelib.embedded.cluster.simulation import SimulatedCluster
 from kueuelib.errors import ServerError
 from kueuelib.testing.storm.campaign import run_all
 from kueuelib.testing.storm.inside.leaks import parts_in
@@ -213,6 +214,80 @@ async def restarted(world):
     return {"quiet": quiet, "complete": complete(world), "relists": len(relists)}
 
 
+class Copy:
+    """What etcd holds at one moment: it can be restored, as from a backup."""
+
+    def __init__(self, server):
+        storage = server.service.storage
+        self.revision = storage.revision
+        self.states = {
+            name: {state.key: state for state in table.entries()}
+            for name, table in storage._tables.items()
+        }
+
+    async def restore(self, world):
+        """Stop the server, put the copy back, and start the server."""
+        server, storage = world.server, world.server.service.storage
+        world.wire.down = True
+        world.wire.reset(world._server_owner)
+        await server.cluster.close()
+        await world.sleep(1.0)
+        storage.revision = storage.floor = self.revision
+        for name, table in storage._tables.items():
+            states = self.states.get(name, {})
+            table.forget(0)
+            table._states, table._keys = dict(states), sorted(states)
+            table._compacted = self.revision
+        server._cluster = SimulatedCluster(server.service, clock=server._clock)
+        await world.loop.spawn(world._server_owner, server._cluster.start())
+        world.wire.down = False
+
+
+async def restored(world):
+    """The server is restored from a copy in which no Job has ended, while the manager runs."""
+    await fill(world, 6)
+    await world.sleep(1.5)
+    copy = Copy(world.server)
+    assert complete(world) == 0
+    ended = await world.quiet(5, 300) and complete(world)
+    await copy.restore(world)
+    wrong, most = [], 0
+
+    def judge(commit):
+        nonlocal most
+        if not commit.resource.startswith("workloads") or commit.new is None:
+            return
+        conditions = commit.new.get("status", {}).get("conditions", ())
+        job = commit.new["metadata"]["ownerReferences"][0]["name"]
+        jobs = {each["metadata"]["name"]: each for each in world.objects("jobs.batch")}
+        over = jobs[job]["status"].get("conditions", ())
+        if any(each["type"] == "Finished" for each in conditions) and not over:
+            wrong.append(job)
+        held = [each for each in world.objects("workloads.kueue.x-k8s.io") if holds(each)]
+        most = max(most, len(held))
+
+    world.listeners.append(judge)
+    first = len(world.lines)
+    quiet = await world.quiet(40, 300)
+    told = [line for line in world.lines[first:] if "restored from an older copy" in line]
+    return {
+        "quiet": quiet,
+        "ended": ended,
+        "complete": complete(world),
+        "wrong": wrong,
+        "most": most,
+        "held": sum(map(holds, world.objects("workloads.kueue.x-k8s.io"))),
+        "told": told[:1],
+    }
+
+
+def holds(workload):
+    """Whether a Workload holds quota."""
+    conditions = workload.get("status", {}).get("conditions", ())
+    true = {each["type"] for each in conditions if each["status"] == "True"}
+    return "QuotaReserved" in true and "Finished" not in true
+
+
 async def stopped(world):
     """A manager is asked to stop: it gives the lease back."""
     ended = await world.stop_manager("manager-1")
@@ -259,7 +334,10 @@ async def inside(world):
 
 PROGRAMS = {
     each.__name__: each
-    for each in (plain, killed, killed_anywhere, paused, skewed, restarted, stopped, warmed, inside)
+    for each in (
+        *(plain, killed, killed_anywhere, paused, skewed, restarted, restored, stopped, warmed),
+        inside,
+    )
 }
 
 

@@ -7,11 +7,24 @@ from collections import Counter
 import attrs
 import pytest
 
-from kueuelib.testing.storm.adversary import Hostile, Remaining
+from kueuelib.testing.storm.adversary import (
+    AMBUSHES,
+    MOST_BEHIND,
+    TRICKLE,
+    Hostile,
+    Remaining,
+)
 from kueuelib.testing.storm.draws import Draws
 from kueuelib.testing.storm.exchange import ObservedRequest
 from kueuelib.testing.storm.faults import CATALOGUE, FINE, FLOWING, Fate
-from kueuelib.testing.storm.profiles import PROFILES, Outage, Profile, Weather, weather
+from kueuelib.testing.storm.profiles import (
+    PROFILES,
+    WORKLOADS,
+    Outage,
+    Profile,
+    Weather,
+    weather,
+)
 
 VERBS = ("get", "list", "watch", "create", "update", "patch", "apply", "delete")
 
@@ -28,7 +41,7 @@ def storm(rate: float = 0.2, *, outages: tuple[Outage, ...] = (), **more: object
     profile = PROFILES["swarm"]
     return Weather(
         profile=profile,
-        rates=dict.fromkeys(CATALOGUE, rate),
+        rates=dict.fromkeys(profile.kinds, rate),
         longest=20.0,
         focus="",
         spared=frozenset(),
@@ -206,6 +219,40 @@ def test_only_what_users_may_write_is_overtaken_and_only_if_there_are_users() ->
     assert overtaken("jobs.batch", meddlers=False) == []
 
 
+MOMENTS = {
+    "replaced": (WORKLOADS, b'{"status":{"admission":{"podSetAssignments":[]}}}'),
+    "doubted": (WORKLOADS, b'{"status":{"admission":{"podSetAssignments":[]}}}'),
+    "recreated": ("jobs.batch", b'{"spec":{"suspend":false}}'),
+    "undone": ("jobs.batch", b'{"spec":{"suspend":false}}'),
+    "overslept": (WORKLOADS, b'{"status":{"conditions":[{"type":"Finished"}]}}'),
+}
+
+
+def ambushed(kind: str, body: bytes, *, meddlers: bool = True) -> list[Fate]:
+    hostile = Hostile(Draws(5), attrs.evolve(storm(), rates={kind: 0.6}), meddlers=meddlers)
+    asked = attrs.evolve(call("patch", resource=MOMENTS[kind][0]), body=body)
+    return [hostile.call(attrs.evolve(asked, ordinal=number), 1.0) for number in range(40)]
+
+
+@pytest.mark.parametrize("kind", MOMENTS)
+def test_an_ambush_waits_for_its_moment_and_for_users(kind: str) -> None:
+    right = MOMENTS[kind][1]
+    assert {fate.faults for fate in ambushed(kind, right)} == {(), (kind,)}
+    assert set(ambushed(kind, right, meddlers=False)) == {FINE}
+    assert set(ambushed(kind, b"{}")) == {FINE}
+
+
+def test_every_ambush_has_a_moment() -> None:
+    assert set(MOMENTS) == set(AMBUSHES)
+
+
+def test_the_events_of_a_watch_may_come_one_by_one() -> None:
+    hostile = Hostile(Draws(2), attrs.evolve(storm(), rates={"trickle": 0.6}))
+    late = [hostile.event(call("watch", 1), number, b"{}", 10.0).delay for number in range(20)]
+    assert late[:3] == [0.0, TRICKLE, 2 * TRICKLE]
+    assert late[-1] == MOST_BEHIND
+
+
 def test_events_are_often_late_after_a_lost_answer() -> None:
     weather = attrs.evolve(storm(), rates={"lost-answer": 0.6, "event-delay": 0.3})
     hostile = Hostile(Draws(5), weather)
@@ -254,8 +301,8 @@ def test_half_of_the_seeds_have_no_restarts() -> None:
     assert 0.3 < sum(found) / len(found) < 0.55
 
 
-def test_every_kind_of_fault_is_active_in_some_seed_of_the_swarm() -> None:
-    active: set[str] = set()
+def test_every_kind_of_fault_is_active_in_some_seed_of_the_swarm_or_at_moments() -> None:
+    active = set(weather(Draws(0), PROFILES["moments"]).rates)
     for seed in range(100):
         active |= weather(Draws(seed).stream("w"), PROFILES["swarm"]).rates.keys()
     assert active == set(CATALOGUE)

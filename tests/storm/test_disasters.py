@@ -11,6 +11,7 @@ PROGRAMS = (
     "paused",
     "skewed",
     "restarted",
+    "restored",
     "stopped",
     "warmed",
 )
@@ -75,6 +76,14 @@ def test_each_process_has_its_own_clock(found):
 def test_a_server_that_restarts_loses_nothing(found):
     assert found["restarted"]["complete"] == 6
     assert found["restarted"]["relists"] >= 2
+
+
+def test_after_an_older_copy_was_restored_nothing_is_finished_that_did_not_run(found):
+    restored = found["restored"]
+    assert (restored["ended"], restored["complete"]) == (6, 6)
+    assert restored["wrong"] == []
+    assert (restored["most"], restored["held"]) == (2, 0)
+    assert restored["told"]
 
 
 def test_a_manager_that_is_asked_to_stop_gives_its_lease_back(found):

@@ -261,6 +261,29 @@ def test_a_repair_of_any_life_is_reported() -> None:
     assert found() == [f"no-repairs: {series}: manager-1: {series} is 1"]
 
 
+def test_gauges_count_what_is_stored_and_name_what_exists() -> None:
+    telemetry = Telemetry()
+    pending = telemetry.gauge("kueue_pending_workloads", "Waiting.", ("cluster_queue", "status"))
+    stored = {QUEUES: [{**obj("queue", ""), "status": {"pendingWorkloads": 2}}]}
+    past = [commit("queue", ""), commit("old", ""), commit("old", "", removed=True)]
+
+    def found() -> list[str]:
+        lives = [("manager-1", telemetry)]
+        return [str(one) for one in judge({"manager-1": Root(0)}, stored_of, past, lives, 0.0)]
+
+    def stored_of(resource: str) -> list[dict[str, Any]]:
+        return stored.get(resource, [])
+
+    series = "metrics-match: kueue_pending_workloads: manager-1:"
+    assert found() == [f"{series} queue has 2, but shows 0"]
+    pending.labels("queue", "active").inc(1)
+    pending.labels("queue", "inadmissible").inc(1)
+    assert found() == []
+    pending.labels("old", "active").inc(1)
+    (text,) = found()
+    assert text.startswith(f"{series} a series says")
+
+
 def test_the_whole_of_a_manager_is_seen(simulate: Any) -> None:
     found = simulate("programs.py", ("inside",))["inside"]
     assert found["kinds"]["Engine"] == found["kinds"]["OrderBook"] == 1

@@ -40,6 +40,9 @@ class Stage:
     def hold_jobs(self, *, held: bool) -> None:
         self.notes.append(f"jobs are held: {held}")
 
+    def hold_garbage(self, *, held: bool) -> None:
+        self.notes.append(f"garbage is held: {held}")
+
     def delay_jobs(self, seconds: float) -> None:
         self.notes.append(f"jobs lag by {seconds:g}")
 
@@ -63,6 +66,7 @@ class Stage:
         ("server-restart", ["restart True"]),
         ("server-amnesia", ["restart False"]),
         ("jobs-held", ["jobs are held: True", "sleep 3", "jobs are held: False"]),
+        ("garbage-late", ["garbage is held: True", "sleep 3", "garbage is held: False"]),
         ("jobs-late", ["jobs lag by 4", "sleep 3", "jobs lag by 0"]),
     ],
 )
@@ -115,6 +119,14 @@ def test_disasters_come_in_order_within_the_storm_and_strike_what_exists() -> No
         *("kill", "stop", "pause", "skew"),
         *("server-restart", "server-amnesia", "jobs-held", "jobs-late"),
     }
+
+
+def test_the_garbage_collector_is_late_only_where_moments_matter() -> None:
+    drawn = weather(Draws(1).stream("weather"), PROFILES["moments"])
+    late = [one for one in disasters(Draws(1), drawn) if one.kind == "garbage-late"]
+    assert late
+    assert all(one.target == "server" and one.seconds >= 2.0 for one in late)
+    assert "garbage-late" not in PROFILES["swarm"].kinds
 
 
 def test_calm_weather_has_no_disasters() -> None:

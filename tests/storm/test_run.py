@@ -107,6 +107,9 @@ class World:
         del name
         await self.sleep(limit)
 
+    def hold_garbage(self, *, held: bool) -> None:
+        assert not held
+
     def hold_jobs(self, *, held: bool) -> None:
         assert not held
 

@@ -35,6 +35,7 @@ FACES = (
             "testing",
             "embedded",
             "sync",
+            "integrations",
         )
     ),
 )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
-SRC = Path(__file__).parents[2] / "src"
 LATE = {
     "kueuelib.runtime.operator.declaration -> kueuelib.runtime.operator.program": (
         "`Operator.run` is the last line of a program; what runs an operator reads its declaration"
@@ -17,18 +15,6 @@ LATE = {
     ),
 }
 """Imports in functions that close a cycle, each with its reason."""
-
-
-def _modules() -> dict[str, ast.Module]:
-    return {
-        ".".join(path.relative_to(SRC).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
-            path.read_text()
-        )
-        for path in SRC.rglob("*.py")
-    }
-
-
-MODULES = _modules()
 
 
 def _imports(node: ast.AST, *, late: bool) -> Iterator[ast.AST]:
@@ -43,19 +29,19 @@ def _imports(node: ast.AST, *, late: bool) -> Iterator[ast.AST]:
         yield from _imports(child, late=late)
 
 
-def _needs(module: str, *, late: bool) -> set[str]:
+def _needs(trees: Mapping[str, ast.Module], module: str, *, late: bool) -> set[str]:
     needed: set[str] = set()
-    for node in _imports(MODULES[module], late=late):
+    for node in _imports(trees[module], late=late):
         if isinstance(node, ast.ImportFrom):
             home = node.module or ""
             if node.level:
                 home = f"{module.rsplit('.', node.level)[0]}.{home}".rstrip(".")
             for alias in node.names:
                 inner = f"{home}.{alias.name}"
-                needed.add(inner if inner in MODULES else home)
+                needed.add(inner if inner in trees else home)
         elif isinstance(node, ast.Import):
             needed |= {alias.name for alias in node.names}
-    return {each for each in needed if each in MODULES and each != module}
+    return {each for each in needed if each in trees and each != module}
 
 
 def _cycle(graph: dict[str, set[str]]) -> list[str]:
@@ -66,12 +52,14 @@ def _cycle(graph: dict[str, set[str]]) -> list[str]:
     return []
 
 
-def test_no_modules_import_each_other() -> None:
-    assert _cycle({module: _needs(module, late=False) for module in MODULES}) == []
+def test_no_modules_import_each_other(trees: Mapping[str, ast.Module]) -> None:
+    assert _cycle({module: _needs(trees, module, late=False) for module in trees}) == []
 
 
-def test_imports_in_functions_hide_no_cycle_but_those_that_are_listed() -> None:
-    graph = {module: _needs(module, late=True) for module in MODULES}
+def test_imports_in_functions_hide_no_cycle_but_those_that_are_listed(
+    trees: Mapping[str, ast.Module],
+) -> None:
+    graph = {module: _needs(trees, module, late=True) for module in trees}
     for listed in LATE:
         module, needed = listed.split(" -> ")
         assert needed in graph[module], f"{listed} is no longer an import: remove it"

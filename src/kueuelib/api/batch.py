@@ -6,10 +6,17 @@ import attrs
 
 from kueuelib.api.core import PodCondition, PodTemplateSpec
 from kueuelib.api.kinds import JOBS
-from kueuelib.api.meta import KubeObject
+from kueuelib.api.meta import KubeObject, Obj, is_true
 from kueuelib.api.struct import Struct, Time, frozen, wire
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
+ENDS = (COMPLETE, FAILED)
+"""The conditions of a Job that has ended."""
+
+
+def has_ended(job: Obj) -> bool:
+    """Whether a raw Job has succeeded or failed."""
+    return any(is_true(job, end) for end in ENDS)
 
 
 @frozen

@@ -40,6 +40,36 @@ TOPOLOGY_NAME: Final = (
 )
 """The rules of ResourceFlavors."""
 
+_IS_HOST: Final = "nodeLabel == 'kubernetes.io/hostname'"
+LEVELS: Final = (
+    Rule(
+        "spec.levels",
+        "self == oldSelf",
+        "field is immutable in this version: create another Topology instead",
+        version=V1BETA1,
+    ),
+    Rule(
+        "spec.levels",
+        f"self == oldSelf || (self[size(self) - 1].{_IS_HOST} && "
+        f"oldSelf[size(oldSelf) - 1].{_IS_HOST})",
+        "levels may only be changed if kubernetes.io/hostname is the last one before and after: "
+        "create another Topology instead",
+        version=V1BETA2,
+    ),
+    Rule(
+        "spec.levels",
+        "self.all(one, self.exists_one(other, other == one))",
+        "must be unique: remove the level that occurs twice",
+    ),
+    Rule(
+        "spec.levels",
+        f"!self.exists(one, one.{_IS_HOST}) || self[size(self) - 1].{_IS_HOST}",
+        "the kubernetes.io/hostname label can only be used at the lowest level of topology: "
+        "move it to the end",
+    ),
+)
+"""The rules of Topologies."""
+
 _PLACED: Final = "status.admission.podSetAssignments[].topologyAssignment"
 _SLICE: Final = f"{_PLACED}.slices[]"
 
@@ -458,6 +488,7 @@ RULES: Final[Mapping[str, tuple[Rule, ...]]] = {
     "LocalQueue": _WEIGHT_AND_QUEUE,
     "ResourceFlavor": _FLAVOR,
     "AdmissionCheck": _CHECK,
+    "Topology": LEVELS,
     "Workload": (*_POD_SETS, *_PRIORITY, *_STATUS, *PLACEMENT, *_FIXED),
 }
 """The rules of each kind, with the field names of `v1beta2`."""

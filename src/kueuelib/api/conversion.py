@@ -10,7 +10,7 @@ What has no counterpart stays under its old name, as an unknown field of the oth
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any, Final
 
@@ -18,21 +18,24 @@ import orjson
 
 from kueuelib.api.kinds import KUEUE, V1BETA2, VERSIONS
 from kueuelib.api.meta import Obj
-from kueuelib.api.workload import DOMAIN_LIMIT, SLICE_LIMIT
+from kueuelib.api.workload import (
+    DOMAIN_LIMIT,
+    HOST,
+    MOST_DOMAINS,
+    SLICE_LIMIT,
+    Domain,
+    DomainValues,
+    LevelValues,
+    PodCounts,
+    TopologyAssignment,
+    TopologyAssignmentSlice,
+)
 from kueuelib.errors import FieldError, InvalidObject
 
 # Both wire forms of topology assignments (KEP-2724): domains in `v1beta1`, slices in `v1beta2`.
 # A slice stores what its domains have in common once: a value, a prefix, a suffix, a number of
 # pods. Either function returns None for what has no counterpart in the other form, so that it is
 # kept as it is.
-
-HOST: Final = "kubernetes.io/hostname"
-"""The level of single nodes."""
-_MOST_DOMAINS: Final = 3 * DOMAIN_LIMIT
-"""More are not written out one by one: a few bytes may stand for any number."""
-
-Domain = tuple[tuple[str, ...], int]
-"""The values of a domain, one per level, and its number of pods."""
 
 
 def domains_of(levels: Any, slices: Any) -> list[Obj] | None:
@@ -47,11 +50,37 @@ def domains_of(levels: Any, slices: Any) -> list[Obj] | None:
     domains: list[Obj] = []
     for one in slices:
         columns = _columns(one, len(levels))
-        if columns is None or len(domains) + one["domainCount"] > _MOST_DOMAINS:
+        if columns is None or len(domains) + one["domainCount"] > MOST_DOMAINS:
             return None
         rows = zip(*(_repeated(column, one["domainCount"]) for column in columns), strict=True)
         domains += ({"values": list(values), "count": count} for *values, count in rows)
     return domains
+
+
+def topology_assignment(levels: Sequence[str], domains: Iterable[Domain]) -> TopologyAssignment:
+    """The shortest form of an assignment.
+
+    Args:
+        levels: the label keys.
+        domains: with one value for each of them.
+    """
+    raw = [{"values": [*values], "count": count} for values, count in domains]
+    slices = slices_of([*levels], raw) or ()
+    return TopologyAssignment(tuple(levels), tuple([_typed_slice(one) for one in slices]))
+
+
+def _typed_slice(raw: Obj) -> TopologyAssignmentSlice:
+    counts = raw["podCounts"]
+    values = [(each.get("universal"), each.get("individual")) for each in raw["valuesPerLevel"]]
+    return TopologyAssignmentSlice(
+        raw["domainCount"],
+        tuple([LevelValues(shared, own and _typed_values(own)) for shared, own in values]),
+        PodCounts(counts.get("universal"), tuple(counts.get("individual", ()))),
+    )
+
+
+def _typed_values(raw: Obj) -> DomainValues:
+    return DomainValues(raw.get("prefix"), raw.get("suffix"), tuple(raw["roots"]))
 
 
 def slices_of(levels: Any, domains: Any) -> list[Obj] | None:

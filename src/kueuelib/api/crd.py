@@ -7,6 +7,7 @@ conversion; the others name a conversion webhook, whose client configuration `in
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,10 +34,11 @@ from kueuelib.api.kueue import (
     LocalQueue,
     ProvisioningRequestConfig,
     ResourceFlavor,
+    Topology,
     Workload,
     WorkloadPriorityClass,
 )
-from kueuelib.api.meta import KubeObject, Obj
+from kueuelib.api.meta import KubeObject, Obj, copied
 from kueuelib.api.names import POD_PRIORITY_CLASS_SOURCE, WORKLOAD_PRIORITY_CLASS_SOURCE
 from kueuelib.api.patterns import LABEL_VALUE, OPTIONAL_QUALIFIED, OPTIONAL_SUBDOMAIN, QUALIFIED
 from kueuelib.api.schema import object_schema, struct_schema
@@ -110,6 +112,12 @@ def crd(kind: str) -> Obj:
     Raises:
         KeyError: there is no such kind.
     """
+    made: Obj = copied(_crd(kind))
+    return made
+
+
+@cache
+def _crd(kind: str) -> Obj:
     definition = _DEFINITIONS[kind]
     return assembled(
         definition.cls.resource,
@@ -272,6 +280,7 @@ _DEFINITIONS: Final[Mapping[str, _Definition]] = {
         _local_queue_v1beta1,
     ),
     "ResourceFlavor": _Definition(ResourceFlavor, ("flavor", "flavors", "rf")),
+    "Topology": _Definition(Topology, ("topo",)),
     "Workload": _Definition(
         Workload,
         ("wl", "kwl", "kueueworkload", "kueueworkloads"),

@@ -24,6 +24,11 @@ WORKLOAD_PRIORITY_CLASSES = Resource(
 PROVISIONING_REQUEST_CONFIGS = Resource(
     KUEUE, V1BETA2, "provisioningrequestconfigs", "ProvisioningRequestConfig", namespaced=False
 )
+TOPOLOGIES = Resource(KUEUE, V1BETA2, "topologies", "Topology", namespaced=False)
+KUEUE_VISIBILITY = "visibility.kueue.x-k8s.io"
+"""The group of Kueue's visibility API, in both versions."""
+OWN_VISIBILITY = "visibility.kueuelib.dev"
+"""The group of our extension of it, which has expected starts."""
 
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
@@ -53,6 +58,7 @@ INGRESS_CLASSES = Resource(
 NETWORK_POLICIES = Resource(
     "networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", namespaced=True
 )
+ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints", namespaced=True)
 ENDPOINT_SLICES = Resource(
     "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True
 )

@@ -69,6 +69,7 @@ from kueuelib.api.queues import (
     ResourceGroup,
     ResourceQuota,
     ResourceUsage,
+    Topology,
 )
 from kueuelib.api.workload import (
     Admission,
@@ -154,6 +155,7 @@ __all__ = [
     "ResourceGroup",
     "ResourceQuota",
     "ResourceUsage",
+    "Topology",
     "Workload",
     "WorkloadPriorityClass",
     "WorkloadSpec",

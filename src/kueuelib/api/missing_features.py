@@ -16,6 +16,7 @@ from kueuelib.api.struct import frozen
 from kueuelib.api.workload import TopologyRequest
 
 TOPOLOGY: Final = "topology-aware scheduling"
+"""Missing only if it is turned off."""
 SLICES: Final = "elastic jobs by workload slices"
 DEVICES: Final = "quota for devices of resource claims (DRA)"
 SEVERAL_FLAVORS: Final = "admission in several flavors at once"
@@ -29,13 +30,6 @@ DISPATCHER: Final = f"{KUEUE}/multikueue"
 """The controller name of MultiKueue, in `managedBy` of jobs and in AdmissionChecks."""
 
 OF_JOBS: Final[Mapping[str, str]] = {
-    f"{KUEUE}/podset-required-topology": TOPOLOGY,
-    f"{KUEUE}/podset-preferred-topology": TOPOLOGY,
-    f"{KUEUE}/podset-unconstrained-topology": TOPOLOGY,
-    f"{KUEUE}/podset-slice-required-topology": TOPOLOGY,
-    f"{KUEUE}/podset-slice-required-topology-constraints": TOPOLOGY,
-    f"{KUEUE}/podset-slice-size": TOPOLOGY,
-    f"{KUEUE}/podset-group-name": TOPOLOGY,
     f"{KUEUE}/elastic-job": SLICES,
     f"{KUEUE}/safe-to-forcefully-delete": FORCED_DELETION,
     MANAGED_BY: MULTIKUEUE,
@@ -56,8 +50,6 @@ RECORDS: Final = frozenset(
         *(f"{KUEUE}/{name}" for name in ("job-owner-gvk", "job-owner-name")),
         *(f"{KUEUE}/{name}" for name in ("multikueue-origin", "multikueue-origin-uid")),
         f"{KUEUE}/multikueue-worker-workload-pod",
-        *(f"{KUEUE}/pod-group-pod-index{suffix}" for suffix in ("", "-label")),
-        f"{KUEUE}/pod-index-offset",
         *(f"{KUEUE}/raycluster-{name}" for name in ("generation", "podset-replica-sizes")),
     }
 )
@@ -187,6 +179,13 @@ def sentence(asked: Iterable[MissingFeature]) -> str:
     for one in asked:
         by_feature.setdefault(one.feature, []).append(f"{one.by} of {one.subject}")
     return "; ".join(
-        f"this version has no {feature}, requested by {', '.join(dict.fromkeys(each))}"
+        f"{absence(feature)}, requested by {', '.join(dict.fromkeys(each))}"
         for feature, each in by_feature.items()
     )
+
+
+def absence(feature: str) -> str:
+    """The words that a feature is missing."""
+    if feature == TOPOLOGY:
+        return f"{TOPOLOGY} is turned off by the feature gate TopologyAwareScheduling"
+    return f"this version has no {feature}"

@@ -50,6 +50,28 @@ ROLE_HASH: Final = f"{KUEUE}/role-hash"
 RETRIABLE_IN_GROUP: Final = f"{KUEUE}/retriable-in-group"
 IS_GROUP_WORKLOAD: Final = f"{KUEUE}/is-group-workload"
 WORKLOAD_ANNOTATION: Final = f"{KUEUE}/workload"
+STOPPING_ANNOTATION: Final = f"{KUEUE}/stopping"
+"""Marks a job whose stop has begun and is not complete."""
+INDEX_OFFSET: Final = f"{KUEUE}/pod-index-offset"
+"""How much larger the indices of pods are than their ranks (KEP-2724)."""
+GROUP_INDEX: Final = f"{KUEUE}/pod-group-pod-index"
+"""The label with the index of a pod in its group."""
+GROUP_INDEX_LABEL: Final = f"{KUEUE}/pod-group-pod-index-label"
+"""The annotation with the name of another label that has this index."""
+REQUIRED_TOPOLOGY: Final = f"{KUEUE}/podset-required-topology"
+PREFERRED_TOPOLOGY: Final = f"{KUEUE}/podset-preferred-topology"
+UNCONSTRAINED_TOPOLOGY: Final = f"{KUEUE}/podset-unconstrained-topology"
+SLICE_LEVEL: Final = f"{KUEUE}/podset-slice-required-topology"
+SLICE_SIZE: Final = f"{KUEUE}/podset-slice-size"
+SLICE_CONSTRAINTS: Final = f"{KUEUE}/podset-slice-required-topology-constraints"
+POD_SET_GROUP: Final = f"{KUEUE}/podset-group-name"
+TOPOLOGY_KEYS: Final = frozenset(
+    {
+        *(REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, UNCONSTRAINED_TOPOLOGY),
+        *(SLICE_LEVEL, SLICE_SIZE, SLICE_CONSTRAINTS, POD_SET_GROUP),
+    }
+)
+"""What pods and their templates ask of a topology (KEP-2724)."""
 ORIGIN_KEYS: Final = frozenset(
     {POD_SET_LABEL, CLUSTER_QUEUE_LABEL, LOCAL_QUEUE_LABEL, WORKLOAD_ANNOTATION}
 )
@@ -62,6 +84,8 @@ MANAGED: Final = MANAGED_LABEL
 IN_USE_FINALIZER: Final = f"{KUEUE}/resource-in-use"
 POD_FINALIZER: Final = MANAGED_LABEL
 ADMISSION_GATE: Final = f"{KUEUE}/admission"
+TOPOLOGY_GATE: Final = f"{KUEUE}/topology"
+"""The gate of pods that wait for the domain in which they are placed (KEP-2724)."""
 ADMISSION_MANAGER: Final = "kueue-admission"
 RECLAIMABLE_PODS_MANAGER: Final = "kueue-reclaimable-pods"
 POD_MANAGER: Final = "kueue"
@@ -95,6 +119,7 @@ REASON_NO_RESERVATION: Final = "NoReservation"
 REASON_NO_RESERVATION_NO_CHECKS: Final = "NoReservationNoChecks"
 REASON_UNSATISFIED_CHECKS: Final = "UnsatisfiedAdmissionChecks"
 REASON_PREEMPTED: Final = "Preempted"
+REASON_NODE_FAILURES: Final = "NodeFailures"
 REASON_PODS_MISSING: Final = "WaitingForReplacementPods"
 REASON_PODS_READY_TIMEOUT: Final = "PodsReadyTimeout"
 REASON_ADMISSION_CHECK: Final = "AdmissionCheck"
@@ -122,10 +147,17 @@ REASON_FLAVOR_NOT_FOUND: Final = "FlavorNotFound"
 REASON_CHECK_NOT_FOUND: Final = "AdmissionCheckNotFound"
 REASON_CHECK_INACTIVE: Final = "AdmissionCheckInactive"
 REASON_TOPOLOGY_NOT_FOUND: Final = "TopologyNotFound"
+REASON_NODES_UNREADABLE: Final = "NodesUnreadable"
 REASON_COHORT_CYCLE: Final = "CohortCycle"
 REASON_NOT_FOUND: Final = "NotFound"
 REASON_NO_CLUSTER_QUEUE: Final = "ClusterQueueDoesNotExist"
 REASON_CLUSTER_QUEUE_INACTIVE: Final = "ClusterQueueIsInactive"
+
+# ---- names of integrations
+
+POD_FRAMEWORK: Final = "pod"
+COMMON_FRAMEWORKS: Final = frozenset({"batch/job", POD_FRAMEWORK})
+"""The integrations that need not import the modules of all kinds."""
 
 # ---- the syntax of names
 

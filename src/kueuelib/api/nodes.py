@@ -90,6 +90,9 @@ def untolerated(
 
 # --------------------------------------------------------------------------------------------------
 
+UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+"""The taint that a node has while it is cordoned."""
+
 
 def is_usable(node: Mapping[str, Any]) -> bool:
     """Whether a node takes pods: it is ready and not cordoned."""

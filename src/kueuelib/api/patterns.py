@@ -21,6 +21,7 @@ USAGE_BASED_ADMISSION_FAIR_SHARING = "UsageBasedAdmissionFairSharing"
 NO_ADMISSION_FAIR_SHARING = "NoAdmissionFairSharing"
 CHECK_PENDING, CHECK_READY, CHECK_RETRY, CHECK_REJECTED = "Pending", "Ready", "Retry", "Rejected"
 ANYTIME, AFTER_CHECK_PASSED_OR_ON_DEMAND = "Anytime", "AfterCheckPassedOrOnDemand"
+PLACES_PENDING, PLACES_READY = "Pending", "Ready"
 MAIN_POD_SET = "main"
 
 LIST_LIMIT = 64

@@ -1,7 +1,10 @@
-"""Texts for people: numbers with their nouns, lists that end somewhere, lengths of time."""
+"""Texts for people: numbers with their nouns, lists that end somewhere, lengths of time; and the
+text of a preemption, which several parts read.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 # ---- lengths of time as kubectl prints them ------------------------------------------------------
@@ -67,3 +70,11 @@ def some(names: Collection[object], most: int = MOST_NAMES) -> str:
     listed = ", ".join(str(name) for name in list(names)[:most])
     more = len(names) - most
     return f"{listed} and {more:,} more" if more > 0 else listed
+
+
+PREEMPTED_FOR = re.compile(
+    r"Preempted to accommodate a workload \(UID: (?P<uid>[^,]*), JobUID: (?P<job>[^)]*)\) "
+    r"due to (?P<why>.*?)(?:; preemptor path: (?P<path>.*?))?(?:; preemptee path: .*)?\Z",
+    re.DOTALL,
+)
+"""The message of an eviction for another Workload, as today's Kueue writes it."""

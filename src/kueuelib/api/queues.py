@@ -1,4 +1,4 @@
-"""ClusterQueues, LocalQueues, Cohorts and ResourceFlavors as typed values.
+"""ClusterQueues, LocalQueues, Cohorts, ResourceFlavors and Topologies as typed values.
 
 The `wire` of a field holds what the schema of the CRD says about it.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import attrs
 
 from kueuelib.api.core import Taint, Toleration
-from kueuelib.api.kinds import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, RESOURCE_FLAVORS
+from kueuelib.api.kinds import CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, RESOURCE_FLAVORS, TOPOLOGIES
 from kueuelib.api.meta import Condition, KubeObject, LabelSelector
 from kueuelib.api.patterns import (
     BEST_EFFORT_FIFO,
@@ -40,6 +40,7 @@ from kueuelib.api.preemption_policies import (
 )
 from kueuelib.api.quantity import NOT_NEGATIVE, ZERO, Quantity
 from kueuelib.api.struct import NOTHING, Struct, Time, frozen, wire
+from kueuelib.api.workload import LEVEL_LIMIT
 
 # ---- what ClusterQueues and Cohorts have in common: quota by flavor and resource, and weights ----
 
@@ -525,3 +526,48 @@ class ResourceFlavor(KubeObject):
     resource = RESOURCE_FLAVORS
 
     spec: ResourceFlavorSpec = attrs.field(factory=ResourceFlavorSpec)
+
+
+# ---- Topology
+
+
+@frozen
+class TopologyLevel(Struct):
+    """One level of a Topology.
+
+    Attributes:
+        node_label: the label whose values are the domains of the level.
+    """
+
+    node_label: str = attrs.field(metadata=wire(required=True, **QUALIFIED))
+
+
+@frozen
+class TopologySpec(Struct):
+    """How the nodes of a flavor are grouped.
+
+    Attributes:
+        levels: from coarse to fine; the last one may be that of single nodes,
+            `kubernetes.io/hostname`.
+    """
+
+    levels: tuple[TopologyLevel, ...] = attrs.field(
+        default=(),
+        metadata=wire(required=True, always=True, kind="atomic", minItems=1, maxItems=LEVEL_LIMIT),
+    )
+
+
+@frozen
+class Topology(KubeObject):
+    """The hierarchy of the nodes of ResourceFlavors, such as blocks, racks and hosts."""
+
+    resource = TOPOLOGIES
+
+    spec: TopologySpec = attrs.field(
+        factory=TopologySpec, metadata=wire(required=True, always=True)
+    )
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """The label keys, from coarse to fine."""
+        return tuple([level.node_label for level in self.spec.levels])

@@ -5,7 +5,8 @@ The `wire` of a field holds what the schema of the CRD says about it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice, repeat
 from typing import Any, Final
 
 import attrs
@@ -34,10 +35,17 @@ from kueuelib.api.struct import NOTHING, Struct, Time, frozen, wire
 # This version serves and keeps these fields, but does not place pods. The `wire` of a field holds
 # what the schema of the CRD says about it.
 
+HOST: Final = "kubernetes.io/hostname"
+"""The level of single nodes."""
+Domain = tuple[tuple[str, ...], int]
+"""The values of a domain, one per level, and its number of pods."""
+
 LEVEL_LIMIT: Final = 16
 """The largest number of levels of a topology."""
 DOMAIN_LIMIT: Final = 100_000
 """The largest number of domains in one slice of an assignment."""
+MOST_DOMAINS: Final = 3 * DOMAIN_LIMIT
+"""No more domains are read from an assignment: a few bytes may stand for any number."""
 WRITTEN_LIMIT: Final = 20_000
 """The largest number of domains that are written one by one, as in `v1beta1`. Kubernetes refuses a
 rule in CEL about more of them, because of its estimated cost."""
@@ -132,6 +140,14 @@ class LevelValues(Struct):
     universal: str | None = attrs.field(default=None, metadata=_LEVEL)
     individual: DomainValues | None = None
 
+    def values(self, number: int) -> Iterable[str]:
+        """The values of so many domains."""
+        own = self.individual
+        if own is None:
+            return repeat(self.universal or "", number)
+        prefix, suffix = own.prefix or "", own.suffix or ""
+        return [f"{prefix}{root}{suffix}" for root in own.roots]
+
 
 @frozen
 class PodCounts(Struct):
@@ -162,6 +178,14 @@ class TopologyAssignmentSlice(Struct):
     values_per_level: tuple[LevelValues, ...] = attrs.field(metadata=wire(**_PER_LEVEL))
     pod_counts: PodCounts = attrs.field(metadata=wire(required=True))
 
+    @property
+    def domains(self) -> Iterator[Domain]:
+        """The domains, in their order."""
+        number, counts = self.domain_count, self.pod_counts
+        columns = [level.values(number) for level in self.values_per_level]
+        pods = counts.individual or repeat(counts.universal or 0, number)
+        return zip(zip(*columns, strict=True), pods, strict=True)
+
 
 @frozen
 class TopologyAssignment(Struct):
@@ -179,6 +203,11 @@ class TopologyAssignment(Struct):
         default=(),
         metadata=wire(required=True, always=True, kind="atomic", maxItems=SLICE_LIMIT),
     )
+
+    @property
+    def domains(self) -> tuple[Domain, ...]:
+        """The domains of all slices, in their order."""
+        return tuple(islice(chain.from_iterable(one.domains for one in self.slices), MOST_DOMAINS))
 
 
 @frozen
@@ -236,7 +265,7 @@ class PodSet(Struct):
         template: what the pods are made from.
         count: how many.
         min_count: the fewest that are worth starting; absent: all of them.
-        topology_request: where they may be placed; a Workload that asks for a place waits.
+        topology_request: where they may be placed; None without a request (KEP-2724).
     """
 
     name: str = attrs.field(

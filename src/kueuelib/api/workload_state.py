@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kueuelib.api.meta import KubeObject, is_true
 from kueuelib.api.names import ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED
-from kueuelib.api.patterns import CHECK_READY
+from kueuelib.api.patterns import CHECK_READY, PLACES_PENDING
 
 if TYPE_CHECKING:
     from kueuelib.api.kueue import Workload
@@ -50,6 +50,21 @@ def passed(wl: Mapping[str, Any] | Workload, checks: Collection[str]) -> bool:
     """Whether each of these checks is Ready."""
     states = _states(wl)
     return all(states.get(name) == CHECK_READY for name in checks)
+
+
+def waits_for_places(wl: Mapping[str, Any] | Workload) -> bool:
+    """Whether pods get their places only once their nodes exist, and have none yet (KEP-2724)."""
+    if isinstance(wl, KubeObject):
+        admission = wl.status.admission
+        return admission is not None and any(
+            one.delayed_topology_request == PLACES_PENDING and one.topology_assignment is None
+            for one in admission.pod_set_assignments
+        )
+    raw = (wl.get("status") or {}).get("admission") or {}
+    return any(
+        one.get("delayedTopologyRequest") == PLACES_PENDING and not one.get("topologyAssignment")
+        for one in raw.get("podSetAssignments") or ()
+    )
 
 
 def _states(wl: Mapping[str, Any] | Workload) -> dict[str, str]:

@@ -151,12 +151,14 @@ class Integrations:
             effect: their children get no Workload.
         label_keys_to_copy: labels that a Workload takes over from its job.
         pod_options: which plain pods are considered.
+        reason_events: whether jobs get Events that say why their Workloads wait.
     """
 
     frameworks: tuple[str, ...] = ("batch/job",)
     external_frameworks: tuple[str, ...] = ()
     label_keys_to_copy: tuple[str, ...] = ()
     pod_options: PodOptions = PodOptions()
+    reason_events: bool = True
 
     @property
     def external_kinds(self) -> frozenset[tuple[str, str]]:

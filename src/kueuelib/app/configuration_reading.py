@@ -12,7 +12,13 @@ from typing import Any, Final
 
 import attrs
 
-from kueuelib.api.names import NAMESPACE_NAME_LABEL, is_dns1123_label, is_qualified_name
+from kueuelib.api.names import (
+    COMMON_FRAMEWORKS,
+    NAMESPACE_NAME_LABEL,
+    POD_FRAMEWORK,
+    is_dns1123_label,
+    is_qualified_name,
+)
 from kueuelib.app.configuration import KIND, Configuration
 from kueuelib.app.configuration_text import (
     V1BETA1,
@@ -32,7 +38,6 @@ from kueuelib.app.feature_gates import check_configured_gates, check_feature_gat
 from kueuelib.app.metrics import check_custom_labels
 from kueuelib.app.tls import check_tls
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.contract.frameworks import COMMON_FRAMEWORKS, POD_FRAMEWORK
 from kueuelib.machinery.election_options import ElectionOptions
 from kueuelib.machinery.selectors import from_label_selector
 from kueuelib.runtime.addresses import check_servable, parse_address

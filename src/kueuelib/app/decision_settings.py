@@ -8,11 +8,18 @@ from kueuelib.app.configuration import Configuration
 from kueuelib.app.decision_blocks import WaitForPodsReady, load_policy
 from kueuelib.app.feature_gates import (
     FLAVOR_FUNGIBILITY,
+    MIXED_PROFILE,
+    NODE_FAIL_FAST,
+    NODE_NOT_READY,
+    NODE_PODS,
+    NODE_REPLACEMENT,
+    NODE_TAINTS,
     PARTIAL_ADMISSION,
     PRIORITY_SORTING,
     REJECT_CLAIMS,
+    TOPOLOGY,
 )
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharing, NodeFailureRules, Settings
 
 
 def engine_settings(configuration: Configuration, source: str = "configuration") -> Settings:
@@ -40,6 +47,15 @@ def engine_settings(configuration: Configuration, source: str = "configuration")
         partial_admission=gates.get(PARTIAL_ADMISSION, True),
         flavor_fungibility=gates.get(FLAVOR_FUNGIBILITY, True),
         priority_sorting=gates.get(PRIORITY_SORTING, True),
+        places_pods=gates.get(TOPOLOGY, True),
+        node_failures=NodeFailureRules(
+            replaces=gates.get(NODE_REPLACEMENT, True),
+            evicts=gates.get(NODE_FAIL_FAST, True),
+            taints=gates.get(NODE_TAINTS, True),
+            waits_for_pods=gates.get(NODE_PODS, True),
+            not_ready_too_long=gates.get(NODE_NOT_READY, False),
+        ),
+        mixed_profile=gates.get(MIXED_PROFILE, True),
     )
     if waiting is None:
         return settings

@@ -7,13 +7,29 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kueuelib.api.crd import all_crds
-from kueuelib.api.kinds import API_SERVICES, CONFIG_MAPS, CRDS, DEPLOYMENTS, WORKLOADS
+from kueuelib.api.kinds import (
+    API_SERVICES,
+    CLUSTER_ROLE_BINDINGS,
+    CONFIG_MAPS,
+    CRDS,
+    DEPLOYMENTS,
+    LEASES,
+    NAMESPACES,
+    WORKLOADS,
+)
 from kueuelib.api.meta import Obj, ObjectKey, key_of
-from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP
+from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration
 from kueuelib.app.deployment import CONFIGURATION, NAME, Deployed, left_behind
-from kueuelib.controllers.manifests import APP, api_service_names
+from kueuelib.app.running_configuration import is_held
+from kueuelib.controllers.manifests import (
+    APP,
+    MANAGER_BINDING,
+    SERVICE_ACCOUNT,
+    api_service_names,
+)
 from kueuelib.errors import ConfigError
 from kueuelib.runtime.client import Client, read
+from kueuelib.runtime.connection import server_time
 
 # What blocks an installation that reaches the manager in another way than the previous one.
 # A webhook is reached by a URL or by a Service. An apply adds the second one if another manager
@@ -120,6 +136,41 @@ async def refuse_other_managers(client: Client, namespace: str, deployed: Deploy
         raise ConfigError(where, problem, f"delete it, then install: {deletion_of(one)}")
 
 
+async def bound_elsewhere(client: Client, namespace: str) -> str:
+    """The namespace of the account that has the manager's rights, if it is another; else empty."""
+    binding = await read(client, CLUSTER_ROLE_BINDINGS, ObjectKey("", MANAGER_BINDING)) or {}
+    accounts = [
+        subject.get("namespace") or ""
+        for subject in binding.get("subjects") or ()
+        if (subject.get("kind"), subject.get("name")) == ("ServiceAccount", SERVICE_ACCOUNT)
+    ]
+    return "" if namespace in accounts else next(iter(accounts), "")
+
+
+async def leaders(client: Client) -> list[Obj]:
+    """The Leases of managers that lead now, in all namespaces."""
+    name = Configuration("").lease.name
+    now = await server_time(client)
+    leases = client.list_all(LEASES, field_selector=f"metadata.name={name}")
+    return [lease async for lease in leases if is_held(lease, now)]
+
+
+async def refuse_another_namespace(client: Client, namespace: str) -> None:
+    """Refuses to take rights and webhooks from a manager that leads from another namespace.
+
+    Raises:
+        ConfigError: there is one.
+    """
+    place = await bound_elsewhere(client, namespace)
+    if place and place in [key_of(lease).namespace for lease in await leaders(client)]:
+        problem = f"a manager leads from namespace {place!r}, and a cluster has one manager"
+        raise ConfigError(
+            f"namespace {namespace!r}",
+            problem,
+            f"give --namespace {place}, or uninstall that first",
+        )
+
+
 def being_deleted(crd: Obj) -> str:
     """What is deleted with a CRD that is being deleted; empty if it is not.
 
@@ -156,6 +207,25 @@ async def refuse_ending_kinds(client: Client) -> None:
                 "what keeps it, and install again once it is gone"
             )
             raise ConfigError(f"customresourcedefinition {name}", problem, fix)
+
+
+async def refuse_ending_namespace(client: Client, namespace: str) -> None:
+    """Refuses to install into a namespace that is being deleted, where nothing can be created.
+
+    Args:
+        client: whose cluster.
+        namespace: of the manager.
+
+    Raises:
+        ConfigError: it is.
+    """
+    stored = await read(client, NAMESPACES, ObjectKey("", namespace))
+    if stored is not None and stored["metadata"].get("deletionTimestamp"):
+        raise ConfigError(
+            f"namespace {namespace}",
+            "is being deleted, so nothing can be created in it",
+            "install again once it is gone; kueuelib doctor names what keeps it",
+        )
 
 
 async def keep_configuration(client: Client, namespace: str, deployed: Deployed | None) -> None:

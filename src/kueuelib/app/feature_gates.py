@@ -17,11 +17,17 @@ if TYPE_CHECKING:
 
 PARTIAL_ADMISSION: Final = "PartialAdmission"
 FLAVOR_FUNGIBILITY: Final = "FlavorFungibility"
+MIXED_PROFILE: Final = "TASProfileMixed"
 PRIORITY_SORTING: Final = "PrioritySortingWithinCohort"
 PRIORITY_DEFAULTING: Final = "WorkloadPriorityClassDefaulting"
 QUEUE_LABELS: Final = "AssignQueueLabelsForPods"
 TOPOLOGY: Final = "TopologyAwareScheduling"
-"""Without it, the Go manager does not name the Workload on its pods."""
+"""Without it, the Go manager does not name the Workload on its pods, either."""
+NODE_REPLACEMENT: Final = "TASFailedNodeReplacement"
+NODE_FAIL_FAST: Final = "TASFailedNodeReplacementFailFast"
+NODE_TAINTS: Final = "TASReplaceNodeOnNodeTaints"
+NODE_PODS: Final = "TASReplaceNodeOnPodTermination"
+NODE_NOT_READY: Final = "TASReplaceNodeDueToNotReadyOverFixedTime"
 FAST_GROUP_RELEASE: Final = "FastQuotaReleaseInPodIntegration"
 SPARK_FRAMEWORK: Final = "sparkoperator.k8s.io/sparkapplication"
 
@@ -32,10 +38,17 @@ FREE: Final = frozenset(
         FAST_GROUP_RELEASE,
         PARTIAL_ADMISSION,
         FLAVOR_FUNGIBILITY,
+        MIXED_PROFILE,
         PRIORITY_SORTING,
         PRIORITY_DEFAULTING,
         REJECT_CLAIMS,
         QUEUE_LABELS,
+        TOPOLOGY,
+        NODE_REPLACEMENT,
+        NODE_FAIL_FAST,
+        NODE_TAINTS,
+        NODE_PODS,
+        NODE_NOT_READY,
     }
 )
 """Gates that may be true or false; there is a setting for each."""
@@ -53,40 +66,22 @@ ON: Final = frozenset(
         "ReclaimablePods",
         "RecomputeAssignmentUponPreemptionTargetsOverlap",
         "SchedulingEquivalenceHashing",
+        "TASAssignmentsEncodingByHostnamePrefix",
+        "TASHandleOverlappingFlavors",
+        "TASMultiLayerTopology",
+        "TASRecomputeAssignmentWithinSchedulingCycle",
+        "TASValidateWorkloadSliceSize",
         "TLSOptions",
         "WorkloadIdentifierAnnotations",
     }
 )
 """Features that kueuelib always has: only true is accepted."""
 
-_TAS: Final = "topology-aware scheduling is missing"
 _DRA: Final = "quota for devices of resource claims is missing"
 _MULTI: Final = "dispatch to other clusters is missing"
 _SLICES: Final = "elastic jobs by workload slices are missing"
 
 OFF: Final[Mapping[str, str]] = {
-    **dict.fromkeys(
-        (
-            "TASAssignmentsEncodingByHostnamePrefix",
-            "TASBalancedPlacement",
-            "TASCacheNodeMatchResults",
-            "TASCacheTopologyTree",
-            "TASCachingRemainingResources",
-            "TASFailedNodeReplacement",
-            "TASFailedNodeReplacementFailFast",
-            "TASHandleOverlappingFlavors",
-            "TASMultiLayerTopology",
-            "TASProfileMixed",
-            "TASRecomputeAssignmentWithinSchedulingCycle",
-            "TASReplaceNodeDueToNotReadyOverFixedTime",
-            "TASReplaceNodeOnNodeTaints",
-            "TASReplaceNodeOnPodTermination",
-            "TASRespectNodeAffinityPreferred",
-            "TASValidateWorkloadSliceSize",
-            TOPOLOGY,
-        ),
-        _TAS,
-    ),
     **dict.fromkeys(
         (
             "KueueDRAIntegration",
@@ -118,10 +113,20 @@ OFF: Final[Mapping[str, str]] = {
     "PriorityBoost": "the annotation priority-boost is not read",
     "QueueVisibility": "the visibility API lists what waits: write visibilityServer: {}",
     "SchedulerLibraryIntegration": "kueuelib has a scheduler of its own",
+    "TASBalancedPlacement": "pods are not spread evenly over domains",
+    "TASRespectNodeAffinityPreferred": "preferred affinity does not affect the choice of domains",
 }
 """Features that kueuelib does not have: only false is accepted; true is refused with the reason."""
 
-EITHER: Final = frozenset({"VectorizedResourceRequests", "WorkloadRequestUseMergePatch"})
+EITHER: Final = frozenset(
+    {
+        "TASCacheNodeMatchResults",
+        "TASCacheTopologyTree",
+        "TASCachingRemainingResources",
+        "VectorizedResourceRequests",
+        "WorkloadRequestUseMergePatch",
+    }
+)
 """Gates about the internals of the Go manager, without an effect outside it."""
 
 CONFIGURED: Final[Mapping[str, tuple[Callable[[Configuration], bool], str]]] = {

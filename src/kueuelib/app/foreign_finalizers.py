@@ -47,5 +47,32 @@ def removal_of(kind: str, obj: Obj, finalizers: Collection[str]) -> str:
     return f"kubectl patch {where}{kind} {meta['name']} --type=json -p '{body}'"
 
 
+def forced_deletion_of(pod: Obj) -> str:
+    """The command that removes a Pod whose node does not end it."""
+    meta = pod["metadata"]
+    return f"kubectl delete -n {meta['namespace']} pod {meta['name']} --force --grace-period=0"
+
+
+def recreation_of(kind: str, obj: Obj, finalizers: Collection[str]) -> str:
+    """The command that saves a deleted object, removes some finalizers from it, and creates it
+    again without them as soon as nothing keeps it. It never replaces a file of an earlier run.
+
+    Args:
+        kind: what `kubectl` calls the kind.
+        obj: the object, which still exists.
+        finalizers: those to remove; the others are waited for.
+    """
+    meta = obj["metadata"]
+    where = f"-n {meta['namespace']} " if meta.get("namespace") else ""
+    file = f"{kind}-{meta['name']}.yaml"
+    save = f"(set -C; kubectl get {where}{kind} {meta['name']} -o yaml > {file})"
+    again = "kubectl replace --force --timeout=24h -f"
+    present = [name for name in _finalizers(obj) if name in finalizers]
+    if not present:
+        return f"{save} && {again} {file}"
+    lines = "; ".join(rf"\|^  - {name}$|d" for name in present)
+    return f"{save} && {removal_of(kind, obj, present)} && sed '{lines}' {file} | {again} -"
+
+
 def _finalizers(obj: Obj) -> list[str]:
     return obj["metadata"].get("finalizers") or []

@@ -22,7 +22,9 @@ from kueuelib.app.earlier_installation import (
     in_the_way,
     keep_configuration,
     pods_left,
+    refuse_another_namespace,
     refuse_ending_kinds,
+    refuse_ending_namespace,
     refuse_other_managers,
 )
 from kueuelib.controllers.manifests import (
@@ -305,10 +307,13 @@ async def install(
     Raises:
         ApiError: the server refused something.
         ConfigError: the kinds were not served in time. Or the cluster lacks a required kind, one of
-            our kinds is being deleted, or another manager is there; then nothing is written.
+            our kinds or the namespace is being deleted, or another manager is there; then nothing
+            is written.
     """
     await refuse_other_managers(client, installation.namespace, installation.deployed)
+    await refuse_another_namespace(client, installation.namespace)
     await refuse_ending_kinds(client)
+    await refuse_ending_namespace(client, installation.namespace)
     await keep_configuration(client, installation.namespace, installation.deployed)
     pods = [(obj, await _is_served(client, obj)) for obj in installation.pods()]
     moved = await _moved_from(client, installation)
@@ -406,6 +411,10 @@ def resource_of_object(obj: Obj) -> Resource:
     return Resource(group, version, _PLURALS[obj["kind"]], obj["kind"], namespaced)
 
 
+_AGGREGATION = "aggregationRule"
+"""The field of a ClusterRole whose rules are those of others; apply leaves it to its owner."""
+
+
 async def _apply(client: Client, obj: Obj) -> str:
     """Writes one object; returns what happened to it."""
     resource, key = resource_of_object(obj), key_of(obj)
@@ -417,6 +426,9 @@ async def _apply(client: Client, obj: Obj) -> str:
         before = stored["metadata"]["resourceVersion"]
         if resource in _CALLING and (patch := in_the_way(stored, obj)):
             await client.patch(resource, key, patch, PatchType.MERGE, field_manager=FIELD_MANAGER)
+        if stored.get(_AGGREGATION) and _AGGREGATION not in obj:
+            # kube-controller-manager would replace the rules
+            await client.patch(resource, key, {_AGGREGATION: None}, PatchType.MERGE)
     after = await client.patch(
         resource, key, obj, PatchType.APPLY, field_manager=FIELD_MANAGER, force=True
     )

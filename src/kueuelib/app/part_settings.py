@@ -57,6 +57,7 @@ def job_settings(configuration: Configuration) -> JobSettings:
         ),
         defaults_priority_class=configuration.feature_gates.get(PRIORITY_DEFAULTING, True),
         admits_claims=admits_claims(configuration),
+        places_pods=configuration.feature_gates.get(TOPOLOGY, True),
         delete_deactivated_after=retention.after_deactivated_by_kueue,
         wait_for_pods_ready=waiting is not None,
         pods_ready_recovery=waiting is not None and bool(waiting.recovery_timeout),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
@@ -14,6 +14,9 @@ from kueuelib.errors import ApiError, TransportError
 from kueuelib.runtime.client import Client
 
 _QUOTA: Final = re.compile("(?:exceeded|failed) quota: ([^,:]+)[,:]")
+_SECURITY: Final = re.compile('violates PodSecurity "([^"]+)"')
+_CLASS: Final = re.compile('RuntimeClass "([^"]+)" not found')
+_PRIORITY: Final = re.compile("no PriorityClass with name ([^ ]+) was found")
 _FIXED: Final = re.compile('Secret "([^"]+)" is invalid: data: Forbidden: field is immutable')
 _DENIED: Final = re.compile('User "[^"]+" cannot [a-z]+ resource ')
 OUR_CONFIGURATIONS: Final = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
@@ -32,6 +35,16 @@ def dead_webhook(message: str) -> str:
         message: of the API server.
     """
     match = _DEAD.search(message)
+    return match[1] if match else ""
+
+
+def named_webhook(message: str) -> str:
+    """The name of the webhook that refuses, or did not answer; empty if a message names none.
+
+    Args:
+        message: of the API server.
+    """
+    match = _DEAD.search(message) or _REFUSING.search(message)
     return match[1] if match else ""
 
 
@@ -60,19 +73,21 @@ def said(event: Obj, now: float) -> str:
     return f"{ago(event, now)} the manager said {event['reason']}: {event['message']}"
 
 
-def removal(kind: str, configuration: Obj, webhooks: Iterable[str]) -> str:
-    """The command that removes some webhooks and leaves the others of their configuration.
+def removals(webhooks: Iterable[tuple[str, Obj, Collection[str]]]) -> str:
+    """The command that removes some webhooks and leaves the others of their configurations.
 
     Args:
-        kind: of the configuration.
-        configuration: the raw one.
-        webhooks: their names.
+        webhooks: the raw configurations, each after its kind and before the names of its webhooks.
     """
-    name, named = configuration["metadata"]["name"], set(webhooks)
-    if all(one["name"] in named for one in configuration["webhooks"]):
-        return f"kubectl delete {kind.lower()} {name}  # if nobody needs it"
-    gone = ", ".join(one["name"] for one in configuration["webhooks"] if one["name"] in named)
-    return f"kubectl edit {kind.lower()} {name}  # remove {gone}, if nobody needs them"
+    commands, notes = [], []
+    for kind, configuration, named in webhooks:
+        name, known = configuration["metadata"]["name"], configuration["webhooks"]
+        gone = ", ".join(one["name"] for one in known if one["name"] in named)
+        whole = all(one["name"] in named for one in known)
+        commands.append(f"kubectl {'delete' if whole else 'edit'} {kind.lower()} {name}")
+        notes.append("" if whole else f"remove {gone}, ")
+    needed = "it" if len(notes) == 1 and not notes[0] else "them"
+    return f"{' && '.join(commands)}  # {''.join(notes)}if nobody needs {needed}"
 
 
 def is_refusal(message: str) -> bool:
@@ -113,6 +128,20 @@ def remedy(
             f"kubectl -n {namespace} describe resourcequota {quota[1]}  # raise spec.hard of what "
             "the message names, or remove what uses it"
         )
+    level, absent = _SECURITY.search(message), _CLASS.search(message)
+    if level:
+        return (
+            f"kubectl get namespace {namespace} -o yaml  # pod-security.kubernetes.io/enforce asks "
+            f"for {level[1]}: {otherwise}, or change that label"
+        )
+    if absent:
+        return f"kubectl get runtimeclasses  # create {absent[1]}, or {otherwise}"
+    priority = _PRIORITY.search(message)
+    if priority:
+        return (
+            f"kubectl create priorityclass {priority[1]} --value=VALUE  # its former value; or "
+            f"{otherwise}"
+        )
     fixed = _FIXED.search(message)
     if fixed:
         return f"kubectl -n {namespace} delete secret {fixed[1]}  # it is immutable; then try again"
@@ -128,14 +157,13 @@ def remedy(
             f"kubectl get {kind} {policy[2]} -o yaml  # {kind}binding {policy[3]} applies it: "
             f"{otherwise}, or change the policy"
         )
-    dead, refusing = dead_webhook(message), _REFUSING.search(message)
-    wanted = dead or (refusing[1] if refusing else "")
+    dead, wanted = dead_webhook(message), named_webhook(message)
     for kind, configuration in configurations:
         name = configuration["metadata"]["name"]
         if name in OUR_CONFIGURATIONS or wanted not in webhook_names(configuration):
             continue
         if dead:
-            return removal(kind, configuration, [dead])
+            return removals([(kind, configuration, [dead])])
         return (
             f"kubectl get {kind.lower()} {name} -o yaml  # its webhook {wanted} refuses: "
             f"{otherwise}, or change its rules"
@@ -157,7 +185,7 @@ async def find_remedy(client: Client, message: str, namespace: str) -> str:
         namespace: of the object that is written.
     """
     configurations: list[tuple[str, Obj]] = []
-    if dead_webhook(message) or _REFUSING.search(message):
+    if named_webhook(message):
         for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
             try:
                 page = await client.list(resource)

@@ -16,16 +16,19 @@ from typing import Any, Final
 import attrs
 import orjson
 
-from kueuelib.api.kinds import CONFIG_MAPS, LEASES
+from kueuelib.api.kinds import CONFIG_MAPS, CRDS, KUEUE, LEASES
 from kueuelib.api.meta import Obj, ObjectKey, Resource, annotations_of, key_of, parse_time
-from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration
+from kueuelib.api.phrases import duration
+from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration, LeaderElection
 from kueuelib.app.configuration_reading import load_configuration, parse_configuration
 from kueuelib.app.configuration_text import as_content
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.errors import ApiError, ConfigError, Forbidden, NotFound, TransportError
 from kueuelib.runtime.client import Client, read
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.connection import server_time
 from kueuelib.runtime.logs import get_logger
+from kueuelib.runtime.queries import ending_plurals
 from kueuelib.runtime.yaml_files import documents
 
 # What a manager notes on its Lease for the commands that look at it, and the writer of such notes
@@ -35,6 +38,10 @@ PAUSE = 10.0
 """Seconds until the next try after a failure."""
 SKEW: Final = 30.0
 """Seconds by which clocks may differ; a renewal may be under way for some of them."""
+TAKEOVER: Final = 15.0
+"""Seconds after which a new leader is expected once the last one has left."""
+_DEADLINES: Final = 3
+"""The `renewDeadline`s for which a leader may be silent, as long as its Lease lasts."""
 PUBLISHED: Final = "kueuelib.dev/configuration"
 """The annotation of the Lease with the leader's configuration."""
 DECISIVE: Final = (
@@ -71,19 +78,64 @@ def written_at(lease: Obj) -> float | None:
     return max(times, default=None)
 
 
-def is_abandoned(lease: Obj, now: float) -> bool:
-    """Whether no manager has renewed a Lease in time. One that was never renewed is that of a
-    manager without election.
+def renewed_ago(lease: Obj, now: float) -> float:
+    """Seconds since the last renewal, by the clock of the API server if that is known; 0 without.
 
     Args:
         lease: the raw one.
-        now: by our clock, which may differ from that of the API server.
+        now: by the clock of the API server.
+    """
+    renewed = (lease.get("spec") or {}).get("renewTime")
+    written = written_at(lease)
+    if written is None:
+        written = parse_time(renewed) if renewed else now
+    return max(0.0, now - written)
+
+
+def is_held(lease: Obj, now: float, election: LeaderElection | None = None) -> bool:
+    """Whether a manager has renewed a Lease in time, so that it leads.
+
+    Args:
+        lease: the raw one.
+        now: by the clock of the API server.
+        election: that of the managers: a holder that renews it too seldom for them leads nothing,
+            however long the Lease lasts. Without it, the Lease is believed.
     """
     spec = lease.get("spec") or {}
-    if not spec.get("renewTime"):
-        return False
-    renewed = written_at(lease) or parse_time(spec["renewTime"])
-    return now - renewed > int(spec.get("leaseDurationSeconds") or 0) + SKEW
+    renewed = bool(spec.get("holderIdentity") and spec.get("renewTime"))
+    lasts: float = lasts_for(lease)
+    lasts = lasts if election is None else min(lasts, longest_pause(election))
+    return renewed and renewed_ago(lease, now) <= lasts
+
+
+def lasts_for(lease: Obj) -> int:
+    """Seconds after a renewal for which others leave a Lease to its holder.
+
+    Args:
+        lease: the raw one.
+    """
+    return int((lease.get("spec") or {}).get("leaseDurationSeconds") or 0)
+
+
+def longest_pause(election: LeaderElection) -> float:
+    """Seconds after which a holder that has not renewed the Lease does not lead.
+
+    Args:
+        election: that of the managers.
+    """
+    return max(election.lease_duration, _DEADLINES * election.renew_deadline)
+
+
+def is_released(lease: Obj, now: float) -> bool:
+    """Whether the last leader has left so recently that the next one may be about to start.
+
+    Args:
+        lease: the raw one.
+        now: by the clock of the API server.
+    """
+    return not (lease.get("spec") or {}).get("holderIdentity") and (
+        renewed_ago(lease, now) <= TAKEOVER
+    )
 
 
 def published(configuration: Configuration, holder: str) -> str:
@@ -185,7 +237,9 @@ class LeaseNotes:
 
 # --------------------------------------------------------------------------------------------------
 
-LEADERLESS: Final = "no manager leads (see kueuelib doctor)"
+OTHERWISE: Final = (
+    "(if your manager runs with leaderElect off, name its configuration with --config)"
+)
 
 
 @attrs.frozen
@@ -196,11 +250,18 @@ class AssumedConfiguration:
         configuration: the manager's, as far as it is known.
         notes: for people: where it was found, or why the default one is assumed.
         leaderless: for people: that no manager decides, if that was seen.
+        ending: for people: the queueing kinds whose objects are being deleted, all of them.
     """
 
     configuration: Configuration
     notes: tuple[str, ...] = ()
     leaderless: tuple[str, ...] = ()
+    ending: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """All of it but the configuration."""
+        return (*self.notes, *self.ending, *self.leaderless)
 
 
 def given_configuration(file: Path | None) -> Configuration | None:
@@ -224,16 +285,20 @@ async def running_configuration(
     Raises:
         TransportError: the server did not answer.
     """
-    if given is not None:
-        return AssumedConfiguration(given)
-    stored = await _mounted(client)
-    lease = stored.configuration.lease
-    name = f"Lease {lease.namespace}/{lease.name}"
-    answer = await _answered(client, LEASES, lease)
-    stored_lease = None if isinstance(answer, ApiError) else answer
-    if stored_lease is not None and is_abandoned(stored_lease, SYSTEM_CLOCK.now()):
-        stored = attrs.evolve(stored, leaderless=(LEADERLESS,))
-    content = _of_holder(stored_lease)
+    stored = AssumedConfiguration(given) if given is not None else await _mounted(client)
+    answer = await _answered(client, LEASES, stored.configuration.lease)
+    lease = None if isinstance(answer, ApiError) else answer
+    running = stored if given is not None else _with_published(stored, lease)
+    leaderless: tuple[str, ...] = ()
+    if not isinstance(answer, ApiError) and running.configuration.leader_election.leader_elect:
+        now = await server_time(client)
+        leaderless = _leaderless(running.configuration, lease, now)
+    return attrs.evolve(running, leaderless=leaderless, ending=await _ending(client))
+
+
+def _with_published(stored: AssumedConfiguration, lease: Obj | None) -> AssumedConfiguration:
+    """What an installation says, with what the leader has published on its Lease."""
+    name, content = f"Lease {stored.configuration.lease}", _of_holder(lease)
     if content is None:
         return stored
     try:
@@ -243,6 +308,39 @@ async def running_configuration(
     values = {key: getattr(told, key) for key in DECISIVE}
     configuration = attrs.evolve(stored.configuration, **values)
     return attrs.evolve(stored, configuration=configuration, notes=_assumed(configuration, name))
+
+
+def _leaderless(manager: Configuration, lease: Obj | None, now: float) -> tuple[str, ...]:
+    """A note if no manager leads; none while the next one may be about to start."""
+    election, key = manager.leader_election, manager.lease
+    if lease is not None and (is_held(lease, now, election) or is_released(lease, now)):
+        return ()
+    why = "which does not exist"
+    if lease is not None:
+        holder = (lease.get("spec") or {}).get("holderIdentity")
+        ago = duration(renewed_ago(lease, now))
+        why = f"{holder} renewed it {ago} ago" if holder else "the last one has left"
+    problem = f"no manager holds the Lease {key}, {why}, so nothing is queued or admitted"
+    return (f"{problem} {OTHERWISE}; see kueuelib doctor",)
+
+
+async def _ending(client: Client) -> tuple[str, ...]:
+    """A note if definitions of queueing kinds are being deleted. Discovery shows those whose
+    objects are being deleted to everybody; who may list definitions also sees those that only
+    another program keeps.
+    """
+    plurals: set[str] = set()
+    for version in (await client.served_versions(KUEUE))[:1]:
+        plurals.update(await ending_plurals(client.request, f"{KUEUE}/{version}"))
+    with contextlib.suppress(Forbidden):
+        for one in (await client.list(CRDS, metadata_only=True)).items:
+            plural, _, group = one["metadata"]["name"].partition(".")
+            if group == KUEUE and one["metadata"].get("deletionTimestamp"):
+                plurals.add(plural)
+    if not plurals:
+        return ()
+    why = "being deleted with all objects, of which some may be gone already"
+    return (f"these kinds are {why}: {', '.join(sorted(plurals))}; see kueuelib doctor",)
 
 
 async def _mounted(client: Client) -> AssumedConfiguration:

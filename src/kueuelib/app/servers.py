@@ -6,12 +6,15 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import anyio
 
 from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.configuration import Configuration
+from kueuelib.app.decision_settings import engine_settings
+from kueuelib.controllers.feed import Feed
 from kueuelib.controllers.manifests import server_names
 from kueuelib.runtime.access_reviews import PathReaders
 from kueuelib.runtime.addresses import parse_address
@@ -26,6 +29,10 @@ from kueuelib.runtime.telemetry import LoopLag, Telemetry
 from kueuelib.runtime.webhook.server import WebhookServer
 from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
 from kueuelib.scheduler.engine import Engine
+from kueuelib.workload.life import LifeSettings
+
+if TYPE_CHECKING:
+    from kueuelib.app.expected_starts import ExpectedStarts
 
 
 def add_servers(
@@ -127,23 +134,33 @@ def add_visibility(
     configuration: Configuration,
     client: Client,
     engine: Engine,
+    feed: Feed,
+    life: LifeSettings,
     context: ssl.SSLContext,
     source: str,
-) -> None:
+) -> ExpectedStarts | None:
     """Adds the visibility API, if the configuration asks for it; it is served in every replica.
 
     It starts after the caches, when the engine knows what waits, and the context has a certificate.
+
+    Returns:
+        What predicts starts, whose settings for times may change; None without the API.
     """
     wanted = configuration.visibility_server
     if wanted is None:
-        return
+        return None
+    from kueuelib.app.expected_starts import ExpectedStarts
     from kueuelib.controllers.visibility.server import VisibilityServer
 
+    starts = ExpectedStarts(engine, engine_settings(configuration, source), life)
+    feed.follow(starts.observe)
     key = f"{source}: visibilityServer.bindPort"
     server = VisibilityServer(
-        wanted.bind_address, wanted.bind_port, context, client, engine, subject=key
+        wanted.bind_address, wanted.bind_port, context, client, engine, starts, subject=key
     )
+    manager.add(Group.OTHERS, starts, "expected starts")
     manager.add(Group.OTHERS, server, "visibility API")
+    return starts
 
 
 @asynccontextmanager

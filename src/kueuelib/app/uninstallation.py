@@ -3,7 +3,8 @@
 The APIServices and webhooks are removed first, so that nothing waits for a manager that disappears
 too. Then its pods and the rights of its account, so that a manager elsewhere stops no job, then the
 finalizers that only it would have removed, and last the kinds with their objects. It may stop
-between any two writes: the next one continues from what is there.
+between any two writes: the next one continues from what is there. All writes are tried before the
+first one, so that a policy that refuses some of them does not leave half an installation.
 
 Without a manager nothing converts objects. So the definitions are set to do without a conversion
 before their objects are touched, and not while a manager runs, which would misread its objects.
@@ -13,10 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+import anyio
 import attrs
 
 from kueuelib.api.crd import all_crds
@@ -42,7 +44,6 @@ from kueuelib.api.meta import (
     controller_of,
     find_condition,
     key_of,
-    parse_time,
 )
 from kueuelib.api.names import (
     IN_USE_FINALIZER,
@@ -55,16 +56,20 @@ from kueuelib.app.configuration import Configuration, InternalCertManagement
 from kueuelib.app.deployment import NAME
 from kueuelib.app.doctor.calls import CONVERTED, admission
 from kueuelib.app.doctor.manager import address_of
+from kueuelib.app.earlier_installation import bound_elsewhere, leaders
+from kueuelib.app.explaining.gather import at_once
 from kueuelib.app.foreign_finalizers import foreign_finalizers, removal_of
 from kueuelib.app.installation import Installation, resource_of_object
-from kueuelib.app.running_configuration import written_at
+from kueuelib.app.refusers import find_remedy, lacks_permission, named_webhook
+from kueuelib.app.running_configuration import is_held
 from kueuelib.app.stored_versions import is_unconverted, list_stored
 from kueuelib.controllers.manifests import APP, CERTIFICATES_ROLE
 from kueuelib.errors import ApiError, ConfigError, Conflict, Invalid, NotFound
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client, read
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
-from kueuelib.runtime.cluster import server_time
+from kueuelib.runtime.connection import server_time
+from kueuelib.runtime.failures import is_refusal
 from kueuelib.runtime.queries import PatchType
 
 ATTEMPTS = 5
@@ -77,6 +82,10 @@ T = TypeVar("T")
 _CALLED = "failed calling webhook"
 """How an API server begins a message about an admission webhook that does not answer."""
 _SHOWN = 3
+_AT_ONCE = 16
+_UNTRIED = "does not support dry run"
+"""What an API server says of a webhook that it may not call for a dry run."""
+_UNCONVERTED: Obj = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
 _WOULD_STOP = "would stop the jobs of the Workloads that go"
 _WITH_FINALIZERS = "finalizers of other programs keep these objects, and with them their CRDs"
 _ANSWERED: Sequence[tuple[Resource, Obj]] = (
@@ -128,6 +137,7 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
         await _check_quota(client)
         if not removal.keep_kinds:
             await _check_finalizers(client)
+        await _check_refusals(client, removal)
     told = [await _delete(client, obj) for obj in reversed(installation.visibility())]
     told += [await _delete(client, obj) for obj in installation.webhooks()]
     told += [await _delete(client, obj) for obj in reversed(installation.pods())]
@@ -171,9 +181,8 @@ async def _remove_kinds(client: Client, deadline: float) -> list[str]:
     """Removes our kinds with their objects, as far as they exist."""
     definitions = await _definitions(client)
     for name, definition in definitions.items():
-        if (definition["spec"].get("conversion") or {}).get("strategy") == "Webhook":
-            none = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
-            await client.patch(CRDS, ObjectKey("", name), none, PatchType.MERGE)
+        if _is_converted(definition):
+            await client.patch(CRDS, ObjectKey("", name), _UNCONVERTED, PatchType.MERGE)
     told = []
     for resource in _GUARDED:
         definition = definitions.get(f"{resource.plural}.{resource.group}", {})
@@ -200,6 +209,11 @@ async def _definitions(client: Client) -> Mapping[str, Obj]:
     by_name = {one["metadata"]["name"]: one for one in (await client.list(CRDS)).items}
     names = [crd["metadata"]["name"] for crd in all_crds()]
     return {name: by_name[name] for name in names if name in by_name}
+
+
+def _is_converted(definition: Obj) -> bool:
+    """Whether a webhook converts the objects of a definition."""
+    return (definition["spec"].get("conversion") or {}).get("strategy") == "Webhook"
 
 
 def _served(definition: Obj) -> list[str]:
@@ -240,6 +254,10 @@ async def _check_place(client: Client, installation: Installation) -> None:
         ConfigError: the webhooks are elsewhere, or there is no such namespace.
     """
     space = installation.namespace
+    await _check_leaders(client, space)
+    if place := await bound_elsewhere(client, space):
+        problem = f"is not where kueuelib is installed: its roles are those of {place!r}"
+        raise ConfigError(f"namespace {space!r}", problem, f"give --namespace {place}")
     for wanted in installation.webhooks():
         configuration = await read(client, resource_of_object(wanted), key_of(wanted))
         for hook in (configuration or {}).get("webhooks", ()):
@@ -250,6 +268,21 @@ async def _check_place(client: Client, installation: Installation) -> None:
     if await read(client, NAMESPACES, ObjectKey("", space)) is None:
         fix = "give the namespace of the installation, or --force if that is gone"
         raise ConfigError(f"namespace {space!r}", "does not exist", fix)
+
+
+async def _check_leaders(client: Client, namespace: str) -> None:
+    """Refuses while a manager leads from another namespace: its kinds and queues would go.
+
+    Raises:
+        ConfigError: one does.
+    """
+    pods = await _pods(client, namespace)
+    for lease in await leaders(client):
+        key, holder = key_of(lease), lease["spec"]["holderIdentity"]
+        if key.namespace != namespace and not holder.startswith(tuple(pods)):
+            problem = f"manager {holder} leads from namespace {key.namespace!r}, and would lose all"
+            fix = f"give --namespace {key.namespace}, or stop that manager"
+            raise ConfigError(f"Lease {key}", problem, fix)
 
 
 async def _until_unled(
@@ -267,12 +300,10 @@ async def _until_unled(
     first = ""
     while True:
         lease = await read(client, LEASES, key)
-        spec = (lease or {}).get("spec") or {}
-        holder, renewed = spec.get("holderIdentity") or "", spec.get("renewTime")
-        if lease is None or not holder or not renewed or holder.startswith(f"{NAME}-"):
+        if lease is None or not is_held(lease, await server_time(client)):
             return
-        age = await server_time(client) - (written_at(lease) or parse_time(renewed))
-        if age > (spec.get("leaseDurationSeconds") or 0):
+        holder, renewed = lease["spec"]["holderIdentity"], lease["spec"]["renewTime"]
+        if holder.startswith(f"{NAME}-"):
             return
         first = first or renewed
         if renewed != first or clock.monotonic() - started > deadline:
@@ -291,10 +322,7 @@ async def _check_unanswered(client: Client, installation: Installation) -> None:
     Raises:
         ConfigError: one answers elsewhere, and would stop jobs as one that leads.
     """
-    configs: list[Obj] = []
-    for wanted in installation.webhooks():
-        configuration = await read(client, resource_of_object(wanted), key_of(wanted))
-        configs += [hook["clientConfig"] for hook in (configuration or {}).get("webhooks", ())]
+    configs = [hook["clientConfig"] for hook in await _webhooks(client, installation)]
     urls = [config for config in configs if config.get("url")]
     if not configs or not (urls or not await _pods(client, installation.namespace)):
         return
@@ -311,6 +339,103 @@ async def _check_unanswered(client: Client, installation: Installation) -> None:
         problem = f"a manager without leader election answers, and {_WOULD_STOP}"
         fix = "stop its process, and try again; kueuelib uninstall then needs no manager"
         raise ConfigError(f"the webhooks at {address}", problem, fix)
+
+
+async def _webhooks(client: Client, installation: Installation) -> list[Obj]:
+    """The entries of our webhook configurations that exist."""
+    hooks: list[Obj] = []
+    for wanted in installation.webhooks():
+        configuration = await read(client, resource_of_object(wanted), key_of(wanted))
+        hooks += (configuration or {}).get("webhooks") or ()
+    return hooks
+
+
+async def _check_refusals(client: Client, removal: Removal) -> None:
+    """Refuses if the API server would refuse a write: dry runs of all of them change nothing. The
+    removal of finalizers is tried with the first object of each kind and namespace.
+
+    What our own webhooks say does not count, because they go first.
+
+    Raises:
+        ConfigError: some writes would be refused, by a policy, a webhook or for want of a right.
+    """
+    installation = removal.installation
+    ours = {hook["name"] for hook in await _webhooks(client, installation)}
+    limiter, refused = anyio.CapacityLimiter(_AT_ONCE), list[tuple[str, str]]()
+
+    async def attempt(what: str, write: Callable[[], Awaitable[object]]) -> None:
+        async with limiter:
+            try:
+                await write()
+            except ApiError as error:
+                foreign = named_webhook(error.message) not in ours and not is_unconverted(error)
+                if is_refusal(error) and foreign and _UNTRIED not in error.message:
+                    refused.append((what, error.message.splitlines()[0]))
+
+    writes = [one async for one in _writes(client, removal)]
+    await at_once(*(attempt(*one) for one in writes))
+    if refused:
+        groups: dict[str, list[str]] = {}
+        for what, message in sorted(refused):
+            groups.setdefault(message.rpartition(" is forbidden: ")[2], []).append(what)
+        space = installation.namespace
+        problem = "; ".join(f"{some(names, _SHOWN)}: {why}" for why, names in groups.items())
+        fixes = [
+            "ask for these permissions"
+            if lacks_permission(why)
+            else await find_remedy(client, why, space) or "make what refuses this allow it"
+            for why in groups
+        ]
+        fix = "; ".join(dict.fromkeys(fixes))
+        problem = f"the API server would refuse to remove {problem}"
+        raise ConfigError("kueuelib uninstall", f"{problem}; nothing was changed", fix)
+
+
+async def _writes(
+    client: Client, removal: Removal
+) -> AsyncIterator[tuple[str, Callable[[], Awaitable[object]]]]:
+    """Dry runs of everything that a removal writes, each after what it is about."""
+    installation = removal.installation
+    foundation = [obj for obj in installation.foundation() if obj["kind"] != "Namespace"]
+    own = [*installation.visibility(), *installation.webhooks(), *installation.pods(), *foundation]
+    gone = [(resource_of_object(obj), key_of(obj)) for obj in own]
+    space = installation.namespace
+    gone += [(SECRETS, ObjectKey(space, name)) for name in await _secrets(client, foundation)]
+    gone.append((LEASES, Configuration(space).lease))
+    held = [(PODS, POD_FINALIZER, MANAGED_LABEL)]
+    if not removal.keep_kinds:
+        definitions = await _definitions(client)
+        gone += [(CRDS, ObjectKey("", name)) for name in definitions]
+        for name, definition in definitions.items():
+            if _is_converted(definition):
+                patch = partial(
+                    client.patch, CRDS, ObjectKey("", name), _UNCONVERTED, PatchType.MERGE
+                )
+                yield f"customresourcedefinition/{name}", partial(patch, dry_run=True)
+        for resource in _GUARDED:
+            served = _served(definitions.get(f"{resource.plural}.{resource.group}", {}))
+            held += [(resource.at(version), IN_USE_FINALIZER, "") for version in served[:1]]
+    for resource, key in gone:
+        what = f"{resource.kind.lower()}/{key.name}"
+        yield what, partial(client.delete, resource, key, dry_run=True)
+    for resource, finalizer, label in held:
+        async for key, body in _first_held(client, resource, finalizer, label):
+            patch = partial(client.patch, resource, key, body, PatchType.MERGE, dry_run=True)
+            yield f"finalizer of {resource.kind.lower()} {key}", patch
+
+
+async def _first_held(
+    client: Client, resource: Resource, finalizer: str, label: str
+) -> AsyncIterator[tuple[ObjectKey, Obj]]:
+    """The first object in each namespace that has a finalizer, with the patch that removes it."""
+    seen: set[str] = set()
+    with contextlib.suppress(NotFound):  # the kind is disappearing
+        for one in (await list_stored(client, resource, label_selector=label)).objects:
+            key, finalizers = key_of(one), _finalizers(one)
+            if finalizer in finalizers and key.namespace not in seen:
+                seen.add(key.namespace)
+                left = [name for name in finalizers if name != finalizer]
+                yield key, {"metadata": {"finalizers": left or None}}
 
 
 async def _ending(client: Client, holder: str) -> str:

@@ -239,6 +239,7 @@ async def assemble_manager(
             local_queues_reported=configuration.metrics.local_queue_metrics.selector,
             custom_labels=tuple(each.label for each in configuration.metrics.custom_labels),
             life=life_settings(configuration),
+            reason_events=configuration.integrations.reason_events,
         ),
     )
     settings = job_settings(configuration)
@@ -269,16 +270,21 @@ async def assemble_manager(
     server = add_webhooks(
         manager, configuration, client, telemetry, names, source, trusting, [visibility, metrics]
     )
-    serve_queueing(server, admits_claims=settings.admits_claims)
+    serve_queueing(server, admits_claims=settings.admits_claims, places_pods=settings.places_pods)
     webhooks = Webhooks(server, *names, manager_user(namespace))
     enabled = registry.enabled(settings.frameworks)
     add_job_webhooks(manager, client, webhooks, wired, enabled, settings)
     add_servers(manager, configuration, client, telemetry, server, cache, source, metrics)
-    add_visibility(manager, configuration, client, engine, visibility, source)
+    life = life_settings(configuration)
+    starts = add_visibility(
+        manager, configuration, client, engine, controllers.feed, life, visibility, source
+    )
     if file is not None:
 
         def take(reloaded: Configuration) -> None:
             controllers.use_life(life_settings(reloaded))
+            if starts is not None:
+                starts.life = life_settings(reloaded)
             controllers.report(reloaded.metrics.local_queue_metrics.selector)
             annotate(PUBLISHED, published(reloaded, manager.identity))
 

@@ -23,7 +23,7 @@ from kueuelib.app.uninstallation import Removal, uninstall
 from kueuelib.errors import ApiError, ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.connection import connect, wait_for_server
+from kueuelib.runtime.connection import ATTEMPT_TIMEOUT, connect, wait_for_server
 from kueuelib.runtime.yaml_files import read_text
 
 # ---- `kueuelib uninstall` ------------------------------------------------------------------------
@@ -52,8 +52,9 @@ def run_uninstall(
 async def _uninstall(kubeconfig: Path | None, removal: Removal, patience: float) -> list[str]:
     async with await connect(kubeconfig, user_agent="kueuelib-uninstall") as client:
         await wait_for_server(client, patience, starting=False)
-        async with _remedies(client, removal.installation.namespace):
-            return await uninstall(client, removal, patience)
+        hurried = client.hurried(max(patience, ATTEMPT_TIMEOUT))
+        async with _remedies(hurried, removal.installation.namespace):
+            return await uninstall(hurried, removal, patience)
 
 
 @asynccontextmanager
@@ -231,8 +232,9 @@ async def _install(
 ) -> None:
     async with await connect(kubeconfig, user_agent="kueuelib-install") as client:
         await wait_for_server(client, server_timeout)
-        async with _remedies(client, installation.namespace):
-            await install(client, installation, server_timeout, _tell)
+        hurried = client.hurried(max(server_timeout, ATTEMPT_TIMEOUT))
+        async with _remedies(hurried, installation.namespace):
+            await install(hurried, installation, server_timeout, _tell)
 
 
 def _tell(line: str) -> None:

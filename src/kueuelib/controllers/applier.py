@@ -17,11 +17,15 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kueuelib.api import names
-from kueuelib.api.codec import encode
+from kueuelib.api.codec import decode, encode
+from kueuelib.api.conversion import convert
+from kueuelib.api.kinds import WORKLOADS
+from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.api.names import QUOTA_RESERVED
+from kueuelib.api.names import ADMITTED, QUOTA_RESERVED
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.queue_metrics import counted
+from kueuelib.controllers.workload_metrics import count_late_admission
 from kueuelib.errors import ApiError, Conflict, NotConnected, NotFound, TooManyRequests
 from kueuelib.machinery.recurrence import EventType, Recent
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
@@ -29,6 +33,7 @@ from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.failures import is_refusal
 from kueuelib.runtime.logs import get_logger
 from kueuelib.scheduler.decide.cycle import Admit, Wait
+from kueuelib.scheduler.decide.cycle_values import NodeEviction, Place
 from kueuelib.scheduler.decide.preemption.guard import PolicyFault
 from kueuelib.scheduler.events import Event
 from kueuelib.scheduler.quota.holders import Holder
@@ -225,10 +230,17 @@ REPORTED_FAULTS = 100
 AT_ONCE = 0.001
 """Seconds until an order that waited for another one is carried out."""
 PREEMPTION_FAILED = "PreemptionFailed"
+EVICTION_FAILED = "EvictionFailed"
 ADMISSION_FAILED = "AdmissionFailed"
 ADMISSION_REFUSED = "The admission could not be written: "
 """How the Events of that reason begin."""
-PURPOSES = {Admit: "admission", Eviction: "preemption", Wait: "wait"}
+PURPOSES = {
+    Admit: "admission",
+    Eviction: "preemption",
+    NodeEviction: "eviction",
+    Place: "placement",
+    Wait: "wait",
+}
 """The names of the kinds of orders in metrics and logs."""
 
 
@@ -271,6 +283,10 @@ class Applier:
             for victim in preemption.victims:
                 self._passed(self.book.submit(Eviction(victim, preemption)))
                 controller.enqueue(victim.key, priority=ADMISSION_PRIORITY)
+        others: tuple[What, ...] = (*settled.placed, *settled.evictions)
+        for order in others:
+            self._passed(self.book.submit(order))
+            controller.enqueue(order.key, priority=ADMISSION_PRIORITY)
         for fault in settled.faults:
             self._written.metrics.policy_failed(fault.policy)
             if fault not in self._reported:
@@ -337,7 +353,9 @@ class Applier:
         match what:
             case Admit():
                 await self._reserve(what)
-            case Eviction():
+            case Place():
+                await self._place(what)
+            case Eviction() | NodeEviction():
                 await self._evict(what)
             case Wait():
                 await self._wait(what)
@@ -346,13 +364,21 @@ class Applier:
     def _foregone(self, what: What) -> Outcome | None:
         return None if self._holder is None else foregone(what, self._holder(what.key))
 
+    def _check_exists(self, wl: Obj, order: Admit | Place) -> None:
+        """Refuses to write to another Workload of that name, or to one that is known to be gone.
+
+        Raises:
+            NotFound: it is gone.
+        """
+        if wl["metadata"]["uid"] != order.uid or self._foregone(order) is Outcome.GONE:
+            raise NotFound(f"workload {order.key} is gone")
+
     async def _reserve(self, order: Admit) -> None:
-        admission, refused = encode(order.admission), False
+        refused = False
 
         def reserved(wl: Obj) -> Obj | None:
             nonlocal refused
-            if wl["metadata"]["uid"] != order.uid or self._foregone(order) is Outcome.GONE:
-                raise NotFound(f"workload {order.key} is gone")
+            self._check_exists(wl, order)
             if _is_done(wl, order):
                 if refused:  # so it was not this order that was stored
                     self._written.foreign(wl)
@@ -361,6 +387,7 @@ class Applier:
                 raise IllegalTransition(wl, "reserve quota", "its spec changed")
             refused = True  # if this is called again
             now = self._written.clock.now()
+            admission = _raw(order.admission, wl)
             return states.reserve(wl, admission, order.required_checks, now)
 
         wl = await self._written.write(order.key, reserved, "admission")
@@ -389,6 +416,36 @@ class Applier:
                 "wait time since reservation was 0s",
             )
 
+    # ---- gives pods of a Workload with quota other places (KEP-2724) ----------------------------
+
+    async def _place(self, order: Place) -> None:
+        written = self._written
+        before, after = order.workload.status.admission, order.admission
+        replaced = [node.name for node in order.workload.status.unhealthy_nodes]
+
+        def placed(wl: Obj) -> Obj | None:
+            self._check_exists(wl, order)
+            known = decode(Workload, wl).status.admission
+            kept = before == after and {*replaced} & {*states.unhealthy_nodes(wl)}
+            if known == after and not kept:
+                return None
+            if known != before:
+                raise IllegalTransition(wl, "give places", "its admission changed")
+            return states.place(wl, _raw(after, wl), replaced, written.clock.now())
+
+        old = written.writer.newest(order.key)
+        wl = await written.write(order.key, placed, PURPOSES[Place])
+        if wl is None:  # it was stored before
+            return
+        written.metrics.wrote(PURPOSES[Place], "ok")
+        if old is not None and states.is_admitted(wl) and not states.is_admitted(old):
+            checked = count_late_admission(written.metrics, wl, written.clock.now())
+            text = (
+                f"Admitted by ClusterQueue {order.cluster_queue}, "
+                f"wait time since reservation was {checked:.0f}s"
+            )
+            written.event(wl, "Normal", ADMITTED, text)
+
     def _refused(self, what: What, error: ApiError) -> None:
         """Reports that an order is given up, or keeps failing; once a minute."""
         now = self._written.clock.monotonic()
@@ -398,6 +455,12 @@ class Applier:
             case Admit():
                 key, reason = what.key, ADMISSION_FAILED
                 message = f"{ADMISSION_REFUSED}{error.message}"
+            case Place():
+                key, reason = what.key, ADMISSION_FAILED
+                message = f"The topology assignment could not be written: {error.message}"
+            case NodeEviction():
+                key, reason = what.key, EVICTION_FAILED
+                message = f"The eviction could not be written: {error.message}"
             case Eviction():
                 key, reason = what.preemption.key, PREEMPTION_FAILED
                 message = f"Workload {what.key} could not be evicted: {error.message}"
@@ -413,23 +476,32 @@ class Applier:
     # cannot be evicted, the engine receives `EvictionFailed`, and the preemptor searches for other
     # victims at once. If the server refused the write, this victim is left out for a while.
 
-    async def _evict(self, order: Eviction) -> None:
+    async def _evict(self, order: Eviction | NodeEviction) -> None:
         writer, now = self._written.writer, self._written.clock.now
         wl = writer.newest(order.key)
         if wl is None or not states.phase_of(wl).holds_quota:
             await writer.read(order.key)
-        message = order.preemption.message(order.victim)
 
-        def preempted(wl: Obj) -> Obj:
+        def evicted(wl: Obj) -> Obj:
             if wl["metadata"]["uid"] != order.uid:
                 raise NotFound(f"workload {order.key} is gone")
+            if isinstance(order, NodeEviction):
+                return states.evict(wl, names.REASON_NODE_FAILURES, order.message, now())
+            message = order.preemption.message(order.victim)
             return states.preempt(wl, order.victim.path.value, message, now())
 
-        wl = await self._written.write(order.key, preempted, "preemption")
-        if wl is not None:  # it was not being evicted before
-            self._report_eviction(order, wl)
+        wl = await self._written.write(order.key, evicted, PURPOSES[type(order)])
+        if wl is None:  # it was being evicted before
+            return
+        if isinstance(order, Eviction):
+            self._report_preemption(order, wl)
+            return
+        metrics, reason = self._written.metrics, names.REASON_NODE_FAILURES
+        metrics.wrote(PURPOSES[NodeEviction], "ok")
+        metrics.evicted(counted(wl), reason, first=states.is_first_eviction(wl))
+        self._written.event(wl, "Normal", f"EvictedDueTo{reason}", order.message)
 
-    def _report_eviction(self, order: Eviction, wl: Obj) -> None:
+    def _report_preemption(self, order: Eviction, wl: Obj) -> None:
         victim, preemption, written = order.victim, order.preemption, self._written
         queue, path = victim.holder.cluster_queue, victim.path.value
         written.metrics.wrote("preemption", "ok")
@@ -469,6 +541,14 @@ class Applier:
         wl = self._written.writer.newest(order.key)
         known = states.condition(wl, QUOTA_RESERVED).get("reason") if wl is not None else None
         return MESSAGE_PAUSE if known == order.condition_reason else 0.0
+
+
+def _raw(admission: Admission, wl: Obj) -> Obj:
+    """An admission in the version of a raw Workload."""
+    head = {"apiVersion": WORKLOADS.api_version, "kind": WORKLOADS.kind}
+    whole = {**head, "status": {"admission": encode(admission)}}
+    raw: Obj = convert(whole, wl["apiVersion"].rpartition("/")[2])["status"]["admission"]
+    return raw
 
 
 def _outcome_of(error: ApiError) -> Outcome:

@@ -21,6 +21,7 @@ from kueuelib.controllers.auditor import Auditor
 from kueuelib.controllers.feed import Feed
 from kueuelib.controllers.finalizers import InUseReconciler, checks_of, flavors_of
 from kueuelib.controllers.foreign_reservations import ForeignReservations
+from kueuelib.controllers.job_events import CachedPlaces, JobEventReconciler
 from kueuelib.controllers.manifests import (
     WEBHOOK_SECRET,
     WEBHOOK_SERVICE,
@@ -28,6 +29,8 @@ from kueuelib.controllers.manifests import (
     server_names,
 )
 from kueuelib.controllers.metrics import SchedulerMetrics, report_build
+from kueuelib.controllers.node_failures import NodeFailureReconciler, node_failures
+from kueuelib.controllers.nodes import feed_nodes, topologies_of, users_of
 from kueuelib.controllers.queue_metrics import (
     CohortMetrics,
     LocalQueueMetrics,
@@ -52,6 +55,7 @@ from kueuelib.controllers.series_labels import (
     SeriesLabels,
     role_of,
 )
+from kueuelib.controllers.ungater import UngaterReconciler, pods_to_start, ungater
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION, serve
 from kueuelib.controllers.workload import (
     BY_CLUSTER_QUEUE,
@@ -99,6 +103,8 @@ class ControllerSettings:
             (`metrics.localQueueMetrics`).
         custom_labels: labels of objects on their series (`metrics.customLabels`).
         life: time limits in the life of a Workload.
+        reason_events: whether jobs get Events that say why their Workloads wait
+            (`integrations.reasonEvents`).
     """
 
     version: str = attrs.field(default=V1BETA2, converter=known_version)
@@ -108,6 +114,7 @@ class ControllerSettings:
     local_queues_reported: Selector = EVERYTHING
     custom_labels: tuple[CustomLabel, ...] = ()
     life: LifeSettings = attrs.field(factory=LifeSettings)
+    reason_events: bool = True
 
     def workers_of(self, resource: Resource) -> int:
         """How many objects of a kind are reconciled at a time."""
@@ -250,6 +257,16 @@ def setup(
         monotonic=clock.monotonic,
     )
     informers.workloads.add_handler(strangers.seen)
+    nodes = None
+    if engine.places_pods:
+        topologies = cache.informer(kinds.TOPOLOGIES.at(settings.version))
+        nodes = feed_nodes(manager, cache, feed, topologies, informers.flavors)
+        users = partial(users_of, informers.flavors)
+        topology = Controller(
+            "topology", InUseReconciler(client, topologies, users), clock=clock, telemetry=telemetry
+        )
+        topology.for_(topologies).watches(informers.flavors, topologies_of)
+        manager.add(Group.ELECTED, topology, "topology controller")
     cohorts = feed_from(manager, cache, client, feed, settings.version, clock=clock)
     telemetry.more_labels = SeriesLabels(
         lambda: role_of(manager.leading),
@@ -297,10 +314,41 @@ def setup(
         preempt=submit,
         life=settings.life,
         clock=clock,
+        exists=cache.exists,
     )
     workload = workloads.watch(
         controller(kinds.WORKLOADS, workload_reconciler), informers, workload_reconciler.has_step
     )
+    pods = pods_to_start(cache, informers.flavors)
+    manager.add(Group.CACHES, pods, "pods with a topology")
+    starter = UngaterReconciler(client, informers.workloads, pods, cache, telemetry, clock=clock)
+    manager.add(
+        Group.ELECTED,
+        ungater(starter, informers.workloads, pods, clock=clock, telemetry=telemetry),
+        "topology ungater",
+    )
+    if nodes is not None and engine.node_failures.replaces:
+        looks = NodeFailureReconciler(
+            client,
+            informers.workloads,
+            informers.flavors,
+            nodes,
+            pods,
+            cache,
+            recorder,
+            metrics,
+            rules=engine.node_failures,
+            clock=clock,
+        )
+        failures = node_failures(
+            looks, informers.workloads, nodes, pods, clock=clock, telemetry=telemetry
+        )
+        manager.add(Group.ELECTED, failures, "node failures")
+    if settings.reason_events:
+        repeater = JobEventReconciler(informers, recorder, CachedPlaces(engine), clock=clock)
+        repeating = Controller("job events", repeater, clock=clock, telemetry=telemetry)
+        repeating.for_(informers.workloads, repeater.is_news)
+        manager.add(Group.ELECTED, repeating, "job events")
     follower = WorkloadMetrics(
         telemetry,
         metrics,

@@ -13,8 +13,9 @@ from kueuelib.api.meta import Obj
 from kueuelib.controllers.applier import OrderWriter
 from kueuelib.errors import ApiError, NotFound, TransportError
 from kueuelib.runtime.logs import get_logger
+from kueuelib.scheduler.events import EvictionFailed, Forgotten, NotPlaced
 from kueuelib.workload import states
-from kueuelib.workload.orders import Audit, Claim, OrderBook
+from kueuelib.workload.orders import Audit, Loss, OrderBook
 from kueuelib.workload.states import Phase
 
 if TYPE_CHECKING:
@@ -51,7 +52,11 @@ class Auditor:
         """Looks once; faults are logged, counted and repaired."""
         now = self._written.clock.monotonic()
         claims = self._audit.look(
-            self._engine.cache.assumed, self._engine.leaving(), self._book, now
+            self._engine.cache.assumed,
+            self._engine.placed(),
+            self._engine.leaving(),
+            self._book,
+            now,
         )
         for claim in claims:
             try:
@@ -63,25 +68,31 @@ class Auditor:
             if wl is None or not _is_true(wl, claim):
                 self._withdraw(claim)
 
-    async def _read(self, claim: Claim) -> Obj | None:
+    async def _read(self, claim: Loss) -> Obj | None:
         try:
             return await self._written.writer.read(claim.key)
         except NotFound:
             return None
 
-    def _withdraw(self, claim: Claim) -> None:
-        ordered = self._book.evicts if claim.leaving else self._book.admits
-        if ordered(claim.key, claim.uid):
+    def _withdraw(self, claim: Loss) -> None:
+        if self._book.explains(claim):
             return  # since the look
-        fault = "counts as leaving without an eviction" if claim.leaving else "is assumed"
+        leaving = isinstance(claim, EvictionFailed)
+        fault = "counts as leaving without an eviction" if leaving else "is assumed"
         self._log.error(f"a workload {fault}, and nothing will write it", workload=str(claim.key))
-        self._written.metrics.orphaned(leaving=claim.leaving)
-        self._written.observe(claim.withdrawal)
+        self._written.metrics.orphaned(leaving=leaving)
+        self._written.observe(claim)
 
 
-def _is_true(wl: Obj, claim: Claim) -> bool:
+def _is_true(wl: Obj, claim: Loss) -> bool:
     """Whether the API server confirms the engine's claim, which the watch has not shown yet."""
     if wl["metadata"]["uid"] != claim.uid:
         return False
     phase = states.phase_of(wl)
-    return phase is Phase.EVICTING if claim.leaving else phase.holds_quota
+    match claim:
+        case EvictionFailed():
+            return phase is Phase.EVICTING
+        case NotPlaced():
+            return False  # the engine has seen the places by now, if they were stored
+        case Forgotten():
+            return phase.holds_quota

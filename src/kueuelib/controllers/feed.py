@@ -19,7 +19,7 @@ from kueuelib.api.meta import Condition, Obj, ObjectKey, annotations_of, labels_
 from kueuelib.api.workload import Admission, PodSet, Workload
 from kueuelib.errors import InvalidObject, InvalidSelector
 from kueuelib.machinery.store import Delta, DeltaKind
-from kueuelib.runtime.cache import OptionalInformer
+from kueuelib.runtime.cache import PartTimeInformer
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.logs import get_logger
@@ -60,9 +60,11 @@ def _condition(fields: tuple[tuple[str, Any], ...]) -> Condition:
     return decode(Condition, dict(fields))
 
 
+stored_admission: Final = _Parts(lambda part: decode(Admission, part))
+"""The typed value of a raw `status.admission`; it may not be changed later."""
 _SHARED: Final[Mapping[str, Callable[[Any], Any]]] = {
     "podSets": _Parts(lambda part: tuple([decode(PodSet, each) for each in part])),
-    "admission": _Parts(lambda part: decode(Admission, part)),
+    "admission": stored_admission,
     "conditions": lambda part: tuple([_condition(tuple(each.items())) for each in part]),
 }
 
@@ -194,6 +196,7 @@ class Feed:
         self._recorder = recorder
         self._clock = clock
         self._listeners: list[Callable[[Effects], None]] = []
+        self._followers: list[Callable[[Event], None]] = []
         self._unreadable: dict[tuple[str, ObjectKey], str] = {}
         self._log = get_logger("feed")
 
@@ -201,12 +204,18 @@ class Feed:
         """Calls `listener` with the effects of every event; it must be quick and not raise."""
         self._listeners.append(listener)
 
-    def attach(self, informer: Informer | OptionalInformer, source: ObjectSource) -> None:
+    def follow(self, follower: Callable[[Event], None]) -> None:
+        """Calls `follower` with every event from now on; it must be quick and not raise."""
+        self._followers.append(follower)
+
+    def attach(self, informer: Informer | PartTimeInformer, source: ObjectSource) -> None:
         """Turns the deltas of an informer into events from now on."""
         informer.add_handler(lambda delta: self._tell(informer.resource.kind, source, delta))
 
     def observe(self, event: Event) -> None:
         """Passes one fact to the engine, and what it affects to the listeners."""
+        for follower in self._followers:
+            follower(event)
         self.spread(self._engine.observe(event, self._clock.now()))
 
     def spread(self, effects: Effects) -> None:

@@ -15,10 +15,12 @@ from kueuelib.api.crd import converted_crds
 from kueuelib.api.kinds import API_SERVICES, KUEUE
 from kueuelib.api.meta import Obj
 from kueuelib.api.names import LEASE
-from kueuelib.controllers.visibility.summary import GROUP, SUBRESOURCE, VERSIONS
+from kueuelib.controllers.visibility.summary import SUBRESOURCE, VERSIONS
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 from kueuelib.runtime.certificates import ServerNames, service_names
 
+MANAGER_BINDING = "kueue-manager-rolebinding"
+"""What gives the manager's account its rights."""
 SERVICE_ACCOUNT = "kueue-controller-manager"
 WEBHOOK_SERVICE = "kueue-webhook-service"
 WEBHOOK_SECRET = "kueue-webhook-server-cert"  # noqa: S105 - a name, no secret
@@ -71,7 +73,7 @@ def manager_manifests(namespace: str, secret: str = WEBHOOK_SECRET) -> list[Obj]
             "metadata": _meta(SERVICE_ACCOUNT, namespace),
         },
         cluster_role(MANAGER_ROLE, manager_rules()),
-        _binding("ClusterRole", MANAGER_ROLE, "kueue-manager-rolebinding", namespace, ""),
+        _binding("ClusterRole", MANAGER_ROLE, MANAGER_BINDING, namespace, ""),
         _role(LEADER_ROLE, namespace, leader_election_rules()),
         _binding("Role", LEADER_ROLE, "kueue-leader-election-rolebinding", namespace, namespace),
         _role(CERTIFICATES_ROLE, namespace, certificate_rules(secret)),
@@ -91,9 +93,13 @@ def manager_rules() -> list[Obj]:
     own_hooks = [MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION]
     crds = "customresourcedefinitions"
     watched = ("admissionchecks", "clusterqueues", "cohorts", "localqueues", "workloads")
+    finalized = ("resourceflavors", "topologies")
     return [
         _rule("", ["events"], ["create", "patch"]),
         _rule("", ["limitranges", "namespaces"], WATCH),
+        _rule("", ["nodes"], WATCH),
+        _rule("", ["pods"], WATCH, ["patch"]),
+        _rule("", ["pods/status"], ["patch"]),
         _rule("", ["podtemplates"], ["get", "create"]),
         {
             **_rule("admissionregistration.k8s.io", hooks, READ, ["update"]),
@@ -103,9 +109,8 @@ def manager_rules() -> list[Obj]:
         {**_rule("apiextensions.k8s.io", [crds], ["update"]), "resourceNames": [*converted_crds()]},
         _rule("autoscaling.x-k8s.io", ["provisioningrequests"], READ, ["create", "delete"]),
         _rule("autoscaling.x-k8s.io", ["provisioningrequests/finalizers"], ["update"]),
-        _rule(KUEUE, [*watched, "provisioningrequestconfigs", "resourceflavors"], WATCH),
-        _rule(KUEUE, ["admissionchecks", "clusterqueues", "resourceflavors"], ["patch"]),
-        _rule(KUEUE, ["admissionchecks"], ["get"]),
+        _rule(KUEUE, [*watched, *finalized, "provisioningrequestconfigs"], WATCH),
+        _rule(KUEUE, ["admissionchecks", "clusterqueues", *finalized], ["get", "patch"]),
         _rule(KUEUE, [f"{name}/status" for name in watched], ["patch"]),
         _rule("node.k8s.io", ["runtimeclasses"], WATCH),
     ]
@@ -149,7 +154,7 @@ def user_roles() -> list[Obj]:
     """Roles for people: an editor and a viewer of each kind, aggregated into batch admin and
     user.
     """
-    admins = ("clusterqueue", "cohort", "localqueue", "resourceflavor", "workload")
+    admins = ("clusterqueue", "cohort", "localqueue", "resourceflavor", "topology", "workload")
     roles = [
         _aggregated("kueue-batch-admin-role", _ADMIN),
         _aggregated("kueue-batch-user-role", _USER),
@@ -187,7 +192,8 @@ def cluster_role(name: str, rules: Sequence[Obj], labels: dict[str, str] | None 
 
 def _kind_role(kind: str, group: str, access: str, labels: dict[str, str]) -> Obj:
     verbs = (*READ, *WRITE) if access == "editor" else READ
-    rules = [_rule(group, [f"{kind}s"], verbs), _rule(group, [f"{kind}s/status"], ["get"])]
+    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    rules = [_rule(group, [plural], verbs), _rule(group, [f"{plural}/status"], ["get"])]
     return cluster_role(f"kueue-{kind}-{access}-role", rules, labels)
 
 
@@ -250,7 +256,7 @@ _VIEWERS = (
 
 def api_service_names() -> list[str]:
     """The names of the APIServices."""
-    return [f"{version}.{GROUP}" for version in VERSIONS]
+    return [f"{version}.{group}" for group, versions in VERSIONS.items() for version in versions]
 
 
 def visibility_manifests(namespace: str, port: int, host: str = "") -> list[Obj]:
@@ -290,27 +296,28 @@ def visibility_manifests(namespace: str, port: int, host: str = "") -> list[Obj]
             "kueue-visibility-delegator", "ClusterRole", "system:auth-delegator", namespace
         ),
         _visibility_binding("kueue-visibility-server-auth-reader", "Role", reader, namespace),
-        *(_api_service(version, namespace, port if host else HTTPS) for version in VERSIONS),
+        *(_api_service(name, namespace, port if host else HTTPS) for name in api_service_names()),
     ]
 
 
 def _viewer(short: str, plural: str, labels: dict[str, str]) -> Obj:
     """A role for people to list the waiting Workloads of one kind of queue."""
     rule = {
-        "apiGroups": [GROUP],
+        "apiGroups": [*VERSIONS],
         "resources": [f"{plural}/{SUBRESOURCE}"],
         "verbs": ["get", "list", "watch"],
     }
     return cluster_role(f"kueue-pending-workloads-{short}-viewer-role", [rule], labels)
 
 
-def _api_service(version: str, namespace: str, port: int) -> Obj:
+def _api_service(name: str, namespace: str, port: int) -> Obj:
+    version, _, group = name.partition(".")
     return {
         "apiVersion": API_SERVICES.api_version,
         "kind": API_SERVICES.kind,
-        "metadata": {"name": f"{version}.{GROUP}", "labels": dict(APP)},
+        "metadata": {"name": name, "labels": dict(APP)},
         "spec": {
-            "group": GROUP,
+            "group": group,
             "version": version,
             "groupPriorityMinimum": 100,
             "versionPriority": 100,

@@ -19,7 +19,7 @@ from kueuelib.api.conversion import convert
 from kueuelib.api.crd import crd
 from kueuelib.api.definitions import CONVERSION_PATH
 from kueuelib.api.kinds import KUEUE, V1BETA1, V1BETA2
-from kueuelib.api.meta import Obj, Resource, annotations_of, labels_of
+from kueuelib.api.meta import Obj, Resource, annotations_of, copied, labels_of
 from kueuelib.api.missing_features import (
     TOPOLOGY,
     MissingFeature,
@@ -85,20 +85,22 @@ class QueueingEntry:
     entry: Obj
 
 
-def serve(server: WebhookServer, *, admits_claims: bool = False) -> None:
+def serve(server: WebhookServer, *, admits_claims: bool = False, places_pods: bool = True) -> None:
     """Answers defaulting, validation and conversion of the queueing objects.
 
     Args:
         server: of the webhooks.
         admits_claims: whether devices may be used without quota, so that no warning is due.
+        places_pods: whether requests for a topology are served, so that no warning is due.
     """
     for resource in _DEFAULTED:
         server.mutate(path_of(resource, mutating=True), RULES[resource.kind].default)
     for resource in _VALIDATED:
         path = path_of(resource, mutating=False)
-        server.validate(
-            path, _validator(RULES[resource.kind], admits_claims=admits_claims), _Shapes(resource)
+        validate = _validator(
+            RULES[resource.kind], admits_claims=admits_claims, places_pods=places_pods
         )
+        server.validate(path, validate, _Shapes(resource))
     server.convert(CONVERSION_PATH, convert)
 
 
@@ -190,7 +192,7 @@ def with_conversion(crd: Obj, client_config: ClientConfig) -> Obj:
     conversion = crd["spec"].get("conversion") or {}
     if conversion.get("strategy") != "Webhook":
         return crd
-    made = copy.deepcopy(crd)
+    made: Obj = copied(crd)
     made["spec"]["conversion"]["webhook"]["clientConfig"] = client_config(CONVERSION_PATH)
     return made
 
@@ -208,30 +210,33 @@ def by_service(namespace: str, name: str, port: int = 443) -> ClientConfig:
 
 
 def _validator(
-    rules: Rules, *, admits_claims: bool = False
+    rules: Rules, *, admits_claims: bool = False, places_pods: bool = True
 ) -> Callable[[Obj | None, Obj | None, AdmissionRequest], ValidationResult]:
     def validate(new: Obj | None, old: Obj | None, _: AdmissionRequest) -> ValidationResult:
         if new is None:
             return ValidationResult()
-        missing = _missing(new, admits_claims=admits_claims) if old is None else ()
-        return ValidationResult(rules.validate(new, old), (*_warnings(new), *missing))
+        warnings = [*_warnings(new, places_pods=places_pods)]
+        if old is None:
+            warnings += _missing(new, admits_claims=admits_claims, places_pods=places_pods)
+        return ValidationResult(rules.validate(new, old), warnings)
 
     return validate
 
 
-def _missing(obj: Obj, *, admits_claims: bool) -> Iterator[str]:
+def _missing(obj: Obj, *, admits_claims: bool, places_pods: bool) -> Iterator[str]:
     """A warning about a new Workload that asks for missing features; one of a job needs none."""
     if obj["kind"] == kinds.WORKLOADS.kind and not obj["metadata"].get("ownerReferences"):
         asked = [*asked_by_keys("the Workload", labels_of(obj), annotations_of(obj))]
         for pod_set in (obj.get("spec") or {}).get("podSets") or ():
             name, template = pod_set.get("name", ""), pod_set.get("template") or {}
             asked += asked_by_template(name, template, admits_claims=admits_claims)
-            asked += asked_by_topology(name, pod_set.get("topologyRequest"))
+            if not places_pods:
+                asked += asked_by_topology(name, pod_set.get("topologyRequest"))
         if asked:
             yield f"it will wait: {sentence(asked)}"
 
 
-def _warnings(obj: Obj) -> Iterator[str]:
+def _warnings(obj: Obj, *, places_pods: bool) -> Iterator[str]:
     """Warnings about objects that are valid but probably not intended.
 
     For example a check for missing flavors, or a Cohort that is its own parent.
@@ -243,7 +248,7 @@ def _warnings(obj: Obj) -> Iterator[str]:
             f'spec.parentName: Cohort "{name}" is its own parent; nothing below it is admitted '
             "until parentName is removed or names another Cohort"
         )
-    if spec.get("topologyName"):
+    if spec.get("topologyName") and not places_pods:
         asked = MissingFeature("the ResourceFlavor", "spec.topologyName", TOPOLOGY)
         yield f"{sentence([asked])}: ClusterQueues that name the flavor will admit nothing"
     offered = {

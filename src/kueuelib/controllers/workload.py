@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
+from kueuelib.api.answers import expect_change
 from kueuelib.api.kueue import CHECK_RETRY
-from kueuelib.api.meta import Obj, ObjectKey, find_condition, key_of, parse_time
+from kueuelib.api.meta import Obj, ObjectKey, find_condition, key_of
 from kueuelib.api.names import (
     ACTIVE,
     FINISHED,
     JOB_MANAGER_PREFIX,
-    QUOTA_RESERVED,
 )
 from kueuelib.controllers.finalizers import CONFLICT_PAUSE, drop_finalizer
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.queue_metrics import counted
-from kueuelib.controllers.workload_metrics import queued_at
+from kueuelib.controllers.workload_metrics import count_late_admission
 from kueuelib.errors import Conflict, NotFound
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.client import Client
@@ -30,8 +30,15 @@ from kueuelib.runtime.queries import PatchType
 from kueuelib.workload import states
 from kueuelib.workload.checks import named_checks
 from kueuelib.workload.life import LifeSettings
-from kueuelib.workload.next_step import NOTHING, Judgements, Step, next_step, workload_context
-from kueuelib.workload.writer import StatusWriter
+from kueuelib.workload.next_step import (
+    NOTHING,
+    Judgements,
+    Step,
+    lost_its_job,
+    next_step,
+    workload_context,
+)
+from kueuelib.workload.writer import StatusWriter, refuse_lost_status
 
 if TYPE_CHECKING:
     from kueuelib.runtime.events import EventRecorder
@@ -104,6 +111,7 @@ class WorkloadReconciler:
         metrics: admissions and evictions.
         life: the settings for times; they may be replaced at any time.
         clock: stamps transitions.
+        exists: whether an object with a UID is known in a namespace.
     """
 
     def __init__(
@@ -117,7 +125,9 @@ class WorkloadReconciler:
         preempt: Callable[[Settled], None],
         life: LifeSettings | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        exists: Callable[[str, str], bool] = lambda _uid, _namespace: False,
     ) -> None:
+        self._exists = exists
         self.life = life or LifeSettings()
         self._client = client
         self._informers = informers
@@ -156,9 +166,12 @@ class WorkloadReconciler:
         return Result(requeue_after=max(step.look_again - now, 0.001))
 
     def _next_step(self, wl: Obj, now: float) -> Step:
-        return next_step(
-            wl, workload_context(wl, self._informers, self._activities, self.life), now
-        )
+        around = workload_context(wl, self._informers, self._activities, self.life)
+        step = next_step(wl, around, now)
+        job = "" if step.workload is None else lost_its_job(wl)
+        if job and self._exists(job, key_of(wl).namespace):
+            return next_step(wl, attrs.evolve(around, has_job=True), now)
+        return step
 
     def has_step(self, delta: Delta[Obj]) -> bool:
         """Whether a change of a Workload leads to a step, now or at a later time.
@@ -194,6 +207,7 @@ class WorkloadReconciler:
                 await workloads.refresh(key_of(wl))
                 raise
             workloads.learn(answer, shared=True)
+            expect_change(wl, {"spec": {**wl["spec"], "active": False}}, answer)
         elif step.workload is not None and states.is_finished(step.workload):
             await self._finish(wl, step.workload)
         elif step.workload is not None:
@@ -208,25 +222,28 @@ class WorkloadReconciler:
             "metadata": {field: meta[field] for field in ("name", "namespace", "uid")},
             "status": {"conditions": [dict(states.condition(finished, FINISHED))]},
         }
-        answer = await self._client.patch(
-            workloads.resource,
-            key_of(wl),
-            body,
-            PatchType.APPLY,
-            subresource="status",
-            field_manager=f"{JOB_MANAGER_PREFIX}{FINISHED}",
-            force=True,
-        )
+        try:
+            answer = await self._client.patch(
+                workloads.resource,
+                key_of(wl),
+                body,
+                PatchType.APPLY,
+                subresource="status",
+                field_manager=f"{JOB_MANAGER_PREFIX}{FINISHED}",
+                force=True,
+            )
+        except NotFound as error:
+            refuse_lost_status(error, wl, await workloads.refresh(key_of(wl)))
+            raise
         workloads.learn(answer, shared=True)
+        expect_change(wl, body, answer)
 
     def _count(self, old: Obj, new: Obj, now: float) -> None:
         if states.is_evicted(new) and not states.is_evicted(old):
             first = states.is_first_eviction(new)
             self._metrics.evicted(counted(new), *states.eviction_cause(new), first=first)
         if states.is_admitted(new) and not states.is_admitted(old):
-            reserved = parse_time(states.condition(new, QUOTA_RESERVED)["lastTransitionTime"])
-            waited, checked = max(now - queued_at(new), 0.0), max(now - reserved, 0.0)
-            self._metrics.admitted(counted(new), waited, checked)
+            count_late_admission(self._metrics, new, now)
 
 
 def owners_of(wl: Obj) -> Iterator[Obj]:

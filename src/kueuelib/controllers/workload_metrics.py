@@ -178,6 +178,14 @@ def queued_at(wl: Obj) -> float:
     return parse_time(since or wl["metadata"]["creationTimestamp"])
 
 
+def count_late_admission(metrics: SchedulerMetrics, wl: Obj, now: float) -> float:
+    """Counts a Workload that is admitted some time after it got quota; returns these seconds."""
+    reserved = parse_time(states.condition(wl, QUOTA_RESERVED)["lastTransitionTime"])
+    checked = max(now - reserved, 0.0)
+    metrics.admitted(counted(wl), max(now - queued_at(wl), 0.0), checked)
+    return checked
+
+
 def execution_time(wl: Obj) -> float | None:
     """Seconds from admission to the end, with earlier admissions; None if it was not admitted."""
     if not states.is_admitted(wl):

@@ -9,7 +9,13 @@ import attrs
 import orjson
 
 from kueuelib.embedded.storage.folder import DataFolder
-from kueuelib.runtime.certificates import issue, new_authority, show_certificate
+from kueuelib.runtime.certificates import (
+    KUBELET_CLIENT,
+    KUBELET_CLIENT_GROUPS,
+    issue,
+    new_authority,
+    show_certificate,
+)
 
 DAY = 86_400
 VALID_DAYS = 365
@@ -25,6 +31,8 @@ class Credentials:
         server_key: its private key.
         client_certificate: names the administrator.
         client_key: its private key.
+        kubelet_certificate: names this server to the kubelets of nodes.
+        kubelet_key: its private key.
     """
 
     ca: bytes
@@ -32,6 +40,8 @@ class Credentials:
     server_key: bytes
     client_certificate: bytes
     client_key: bytes
+    kubelet_certificate: bytes
+    kubelet_key: bytes
 
     def server_context(self) -> ssl.SSLContext:
         """The context of a server that accepts, but does not require, client certificates of
@@ -70,7 +80,10 @@ def credentials(now: float, hosts: tuple[str, ...], user: str, group: str) -> Cr
     authority = Authority(now)
     server, server_key = authority.issue("kueuelib-apiserver", hosts=hosts)
     client, client_key = authority.issue(user, (group,))
-    return Credentials(authority.pem, server, server_key, client, client_key)
+    dialling, dialling_key = authority.issue(KUBELET_CLIENT, KUBELET_CLIENT_GROUPS[:1])
+    return Credentials(
+        authority.pem, server, server_key, client, client_key, dialling, dialling_key
+    )
 
 
 # Keeps certificates, the administrator's token and the port of a server, besides its objects.
@@ -106,7 +119,8 @@ def persisted_credentials(
     if raw is not None:
         saved = orjson.loads(raw)
         young = now < saved["created"] + (VALID_DAYS - MARGIN_DAYS) * DAY
-        if young and now >= saved["created"] and saved["hosts"] == list(hosts):
+        whole = saved["pems"].keys() == attrs.fields_dict(Credentials).keys()
+        if young and now >= saved["created"] and saved["hosts"] == list(hosts) and whole:
             pems = {name: text.encode() for name, text in saved["pems"].items()}
             return PersistedCredentials(Credentials(**pems), saved["token"])
     made = credentials(now, hosts, user, group)

@@ -10,7 +10,7 @@ import secrets
 import socket
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from kueuelib.embedded.http import bodies
 from kueuelib.embedded.http.aggregation import Aggregation, FrontProxyCertificate
 from kueuelib.embedded.http.answers import StatusConnection
 from kueuelib.embedded.http.authentication import Authenticator
+from kueuelib.embedded.http.backends import Backends
 from kueuelib.embedded.http.request_handler import RequestHandler
 from kueuelib.embedded.http.requests import readable
 from kueuelib.embedded.service import ApiService
@@ -101,6 +102,8 @@ CLUSTER = "kueuelib"
 RBAC = "rbac"
 AUTHORIZATIONS = ("always", RBAC)
 STOP_SECONDS = 2.0
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Middleware = Callable[[ApiService, Handler], Handler]
 
 
 class ApiServer:
@@ -118,6 +121,8 @@ class ApiServer:
             they have the type ExternalName.
         data_dir: the folder for the state, with the certificates, the administrator's token, and
             the port if it is 0; None: everything is in memory and ends with the server.
+        nodes: those of the simulated cluster, raw; by default two with room for everything.
+        middleware: makes the handler of HTTP requests from the verbs and the server's own handler.
 
     Raises:
         ConfigError: on entering, if the address or the folder cannot be used.
@@ -133,6 +138,8 @@ class ApiServer:
         clock: WakeableClock | None = None,
         data_dir: Path | None = None,
         services: Mapping[str, str] | None = None,
+        nodes: Sequence[Obj] = (),
+        middleware: Middleware | None = None,
     ) -> None:
         if authorization not in AUTHORIZATIONS:
             raise ConfigError(
@@ -151,6 +158,8 @@ class ApiServer:
         self.port = port
         self.token = secrets.token_urlsafe(32)
         self._simulate = simulate
+        self._nodes = nodes
+        self._middleware = middleware
         self._service: ApiService | None = None
         self._credentials: credentials.Credentials | None = None
         self._stack = AsyncExitStack()
@@ -184,15 +193,16 @@ class ApiServer:
         assert self._cluster is not None, "the server has no simulated cluster, or is not started"
         return self._cluster
 
-    def add_user(self, name: str, *groups: str) -> str:
+    def add_user(self, name: str, *groups: str, token: str = "") -> str:
         """Adds a user; returns the bearer token, which is valid until the server ends.
 
         Args:
             name: of the user.
             groups: in addition to `system:authenticated`.
+            token: one of its choice; empty for a new one.
         """
         assert self._authenticator is not None, "the server is not started"
-        token = secrets.token_urlsafe(32)
+        token = token or secrets.token_urlsafe(32)
         self._authenticator.add(token, UserInfo(name, groups=(*groups, AUTHENTICATED)))
         return token
 
@@ -324,9 +334,16 @@ class ApiServer:
         aggregation = Aggregation(service.reader, hooks.services, proxy)
         self._stack.push_async_callback(aggregation.close)
         service.commits.listen(aggregation.follow)
-        face = RequestHandler(service, self._authenticator, authorizer, address, aggregation)
+        own = self._credentials
+        backends = Backends(own.kubelet_key + own.kubelet_certificate)
+        face = RequestHandler(
+            service, self._authenticator, authorizer, address, aggregation, backends
+        )
+        handler = (
+            face.handle if self._middleware is None else self._middleware(service, face.handle)
+        )
         server = web.Server(
-            face.handle,
+            handler,
             request_factory=_request,
             handler_cancellation=True,
         )
@@ -337,12 +354,13 @@ class ApiServer:
         site = Site(server, listener, self._credentials.server_context(), connection)
         self._stack.callback(site.stop)
         await site.start()
+        self._stack.push_async_callback(backends.close)
         self._stack.push_async_callback(self._service.close)
         self._stack.push_async_callback(_end, asyncio.create_task(keep_expiring(service)))
         if self._simulate:
             from kueuelib.embedded.cluster.simulation import SimulatedCluster
 
-            self._cluster = SimulatedCluster(service, clock=self._clock)
+            self._cluster = SimulatedCluster(service, nodes=self._nodes, clock=self._clock)
             await self._cluster.start()
             self._stack.push_async_callback(self._cluster.close)
 

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from kueuelib.jobs.contract.settings import PodSettings as PodSettings
     from kueuelib.jobs.contract.settings import QuotaReleaseStrategy as QuotaReleaseStrategy
     from kueuelib.jobs.contract.settings import TakenOver as TakenOver
+    from kueuelib.jobs.contract.topology import Ranks as Ranks
     from kueuelib.jobs.declared.declarative import AtMost as AtMost
     from kueuelib.jobs.declared.declarative import Done as Done
     from kueuelib.jobs.declared.declarative import HasCondition as HasCondition
@@ -97,6 +98,7 @@ else:
             "merged_all restore restore_all restored_all",
             "kueuelib.jobs.contract.settings": "JobSettings PodSettings QuotaReleaseStrategy "
             "TakenOver",
+            "kueuelib.jobs.contract.topology": "Ranks",
             "kueuelib.jobs.declared.declarative": "AtMost Done HasCondition Word declare differs "
             "enough equals every never outdated",
             "kueuelib.jobs.declared.pod_shape": "Pods",

@@ -43,8 +43,8 @@ from kueuelib.jobs.lookups.stores import (
     OWNER_UID,
     PREBUILT_NAME,
     JobStores,
+    job_uids,
     owner_names,
-    owner_uids,
     prebuilt_name,
 )
 from kueuelib.jobs.reconcile.executor import Executor
@@ -139,7 +139,7 @@ def wire(
         return cache.informer(spoken(resource, version))
 
     workloads = queueing(WORKLOADS)
-    workloads.add_index(OWNER_UID, owner_uids)
+    workloads.add_index(OWNER_UID, job_uids)
     workloads.add_index(OWNER_NAME, owner_names)
     others = [
         queueing(resource)

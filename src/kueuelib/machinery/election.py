@@ -8,8 +8,9 @@ import attrs
 
 from kueuelib.api.kinds import LEASES
 from kueuelib.api.meta import Obj, annotations_of, format_micro_time, labels_of
-from kueuelib.errors import Conflict
+from kueuelib.errors import Conflict, HistoryLost
 from kueuelib.machinery.election_options import ElectionOptions
+from kueuelib.machinery.replica import version_number
 
 # ---- the inputs of an `ElectionCore`, and its commands to the shell ------------------------------
 
@@ -148,6 +149,9 @@ class ElectionCore:
         election of this process can have written it. So two elections must never use the same
         identity at the same time.
 
+    A Lease that is older than before also ends the election: the server was restored from an older
+    copy, and what this process knows may never have happened there.
+
     A candidate reads the Lease more often than a leader renews it, and again at the moment of its
     expiry. So after the last renewal it takes over within the lease duration, 3/4 of a retry period
     and one call; after a release within the last two.
@@ -166,6 +170,7 @@ class ElectionCore:
         self.slow_paths = 0
         self._state = _ElectionState.NEW
         self._lease: Obj | None = None
+        self._version = 0  # the newest of the Lease
         self._seen: Obj = {}  # the spec that was observed last
         self._seen_at = 0.0
         self._holder = ""
@@ -238,6 +243,12 @@ class ElectionCore:
                 raise ValueError(f"{type(event).__name__} does not fit while {self._state.value}")
         return tuple(commands)
 
+    def _lost_history(self, lease: Obj) -> HistoryLost | None:
+        """The error if an answer is older than the one before, which no other cause can have."""
+        seen, got = self._version, version_number(lease)
+        self._version = max(seen, got)
+        return HistoryLost(f"lease {self.options.lease}", seen, got) if 0 < got < seen else None
+
     def _fetch(self, now: float) -> list[Command]:
         self._renewing_since = now
         self._state = _ElectionState.FETCHING
@@ -250,6 +261,8 @@ class ElectionCore:
                 return self._retry(now, chance)
             self._state = _ElectionState.WRITING
             return [CreateLease(self._claim(wall))]
+        if restored := self._lost_history(lease):
+            return self._lose(str(restored))
         said = self._observe(lease, now)
         holder = self._seen.get("holderIdentity") or ""
         if holder and holder != self.options.identity:
@@ -266,6 +279,8 @@ class ElectionCore:
         return [UpdateLease(self._claim(wall))]
 
     def _written(self, lease: Obj, now: float) -> list[Command]:
+        if restored := self._lost_history(lease):
+            return self._lose(str(restored))
         said = self._observe(lease, now)
         self._renewed = self._renewing_since
         if not self.leading:
@@ -313,7 +328,7 @@ class ElectionCore:
             **before,
             "holderIdentity": self.options.identity,
             "leaseDurationSeconds": int(self.options.lease_duration),
-            "acquireTime": before.get("acquireTime", at) if ours else at,
+            "acquireTime": before.get("acquireTime", at) if ours and self.leading else at,
             "renewTime": at,
             "leaseTransitions": transitions if ours or not before else transitions + 1,
         }

@@ -30,6 +30,7 @@ class _Cause(Generic[Line]):
 
     due: float
     left_out: int = 0
+    first: Line | None = None
     last: Line | None = None
 
 
@@ -59,22 +60,24 @@ class Repetition(Generic[Line]):
         if known is not None and now < known.due:
             known.left_out += 1
             known.last = line
+            if known.first is None:
+                known.first = line
             return None
         self._causes[cause] = _Cause(now + self._period)
         return 0 if known is None else known.left_out
 
-    def due(self, now: float = math.inf) -> list[tuple[Line, int]]:
-        """The lines to log at this time, or at the end: for each cause the last one that was left
-        out, and how many were left out before it.
+    def due(self, now: float = math.inf) -> list[tuple[Line, Line, int]]:
+        """The lines to log at this time, or at the end: for each cause the first and the last one
+        that were left out, and how many were left out before the last.
         """
-        due: list[tuple[Line, int]] = []
+        due: list[tuple[Line, Line, int]] = []
         for cause, known in list(self._causes.items()):
             if now < known.due:
                 continue
-            if known.last is None:
+            if known.first is None or known.last is None:
                 del self._causes[cause]
                 continue
-            due.append((known.last, known.left_out - 1))
+            due.append((known.first, known.last, known.left_out - 1))
             self._causes[cause] = _Cause(now + self._period)
         return due
 

@@ -31,7 +31,7 @@ from kueuelib.machinery.reflector_protocol import (
     key_in,
     misfit,
 )
-from kueuelib.machinery.replica import NO_VERSION, Replica
+from kueuelib.machinery.replica import NO_VERSION, Replica, number_of
 from kueuelib.machinery.store import StoreUpdate
 
 SHORT_WATCH = 1.0
@@ -84,8 +84,8 @@ class ReflectorCore:
     Guarantees: every object passes `transform` once; a listed or watched state is never skipped for
     good: each way to lose events leads to a list; at most a handful of requests without a pause;
     a list that is older than the state known when it was requested is discarded. The next list is
-    then a consistent read and always accepted: a server that lost its history starts counting
-    again.
+    then a consistent read and always accepted: a server that lost its history, or was restored from
+    an older copy, is behind. `HistoryLost` is reported before the list is taken in.
 
     Raises (from `step`): ValueError for an input that does not fit the present activity (a bug of
     the shell); whatever `transform` raises.
@@ -226,6 +226,8 @@ class ReflectorCore:
         return [command]
 
     def _listed(self, page: Listed, now: float, chance: float) -> list[Command]:
+        if self._asked.cause == "look":
+            return self._looked(page.resource_version, chance)
         try:
             for obj in page.items:
                 self._pages[key_in(obj)] = self._replica.kept(obj)
@@ -250,6 +252,8 @@ class ReflectorCore:
     def _list_failed(self, error: Exception, now: float, chance: float) -> list[Command]:
         self._pages = {}
         report: list[Command] = [ReportError(error, "list")]
+        if self._asked.cause == "look" and isinstance(error, TransportError | TooManyRequests):
+            return report + self._pause(error, now, chance, self._look)
         expired = isinstance(error, Gone)
         if expired and self._asked.continue_token:
             return report + self._list(List(self._replica.requested, cause="expired"))
@@ -341,8 +345,9 @@ class ReflectorCore:
             return report + self._filling_failed(error, now, chance)
         if not self._replica.trusted:
             return report + self._refill_later("untrusted", error, now, chance)
-        refused = isinstance(error, TransportError) and opening
-        if refused or isinstance(error, TooManyRequests):
+        if isinstance(error, TransportError) and opening:
+            return report + self._pause(error, now, chance, self._look)
+        if isinstance(error, TooManyRequests):
             return report + self._pause(error, now, chance, self._rewatch("retry"))
         if is_internal(error) and not opening and self._internal_may_pass(now):
             return report + self._pause(error, now, chance, self._rewatch("retry"))
@@ -366,6 +371,16 @@ class ReflectorCore:
         if self._internal_since is None:
             self._internal_since = now
         return now - self._internal_since <= self._options.internal_error_retry
+
+    def _look(self, chance: float) -> list[Command]:  # noqa: ARG002 - as `_fill`
+        """Ask where a server that was away stands: a watch from its future would stay silent."""
+        return self._list(List("", 1, cause="look"))
+
+    def _looked(self, version: str, chance: float) -> list[Command]:
+        if 0 < number_of(version) < number_of(self.version):
+            self._replica.unavailable = True
+            return self._fill("outdated", chance)
+        return self._watch(self.version, "retry", chance)
 
     # ---- pauses ---------------------------------------------------------------------------------
 

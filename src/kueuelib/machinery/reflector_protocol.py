@@ -101,7 +101,7 @@ class List:
         limit: the query parameter; 0: leave it out.
         continue_token: the query parameter `continue`; empty: leave it out.
         cause: why, for metrics and logs: `start`, `expired`, `error`, `outdated`, `short-watch`,
-            `unconfirmed`, `untrusted`, `unsupported`, `page`.
+            `unconfirmed`, `untrusted`, `unsupported`, `page`; `look`: only where the server stands.
     """
 
     resource_version: str

@@ -9,10 +9,12 @@ import attrs
 import orjson
 
 from kueuelib.api.meta import PARTIAL, Obj, ObjectKey, Resource, annotations_of, labels_of
+from kueuelib.errors import HistoryLost
 from kueuelib.machinery.reflector_protocol import (
     Command,
     MarkSynced,
     Replace,
+    ReportError,
     WatchEvent,
     key_in,
     version_in,
@@ -311,14 +313,18 @@ class Replica:
         self.version = version
         self.unavailable = False
         number = number_of(version)
+        commands: list[Command] = []
         if number < self.least:  # a consistent read: the server has lost its history
+            if number:
+                what = "the list" if self._resource is None else self._resource.plural
+                commands.append(ReportError(HistoryLost(what, self.least, number), "list"))
             self.ahead.clear()
         elif not self.requested:
             self.ahead.forget(self.before)  # a consistent read knows better
         self._answered = 0
         kept = self.ahead.keep(objects, number)
         items = tuple((key, obj) for key, obj in objects.items() if key not in kept)
-        commands: list[Command] = [Replace(items, not self.synced, kept)]
+        commands.append(Replace(items, not self.synced, kept))
         if not self.synced:
             self.synced = True
             commands.append(MarkSynced())

@@ -206,6 +206,7 @@ _PATHS: Mapping[str, tuple[str, ...]] = {
     ),
     "Assumed": ("key.*", "admission.clusterQueue", "admission.podSetAssignments.*.flavors.*"),
     "Forgotten": ("key.*",),
+    "NotPlaced": ("key.*",),
     "EvictionFailed": ("key.*",),
 }
 """The places of names besides the metadata, by kind of fact; `*` is every item or value."""
@@ -250,7 +251,7 @@ class Pseudonyms:
         paths = (*(_NAMED if "metadata" in of else ()), *_PATHS.get(kind, ()))
         for path in paths:
             of = _changed(of, path.split("."), self._name)
-        if kind == "EvictionFailed":  # the words of the API server, which may name anything
+        if kind in ("EvictionFailed", "Unreadable"):  # words of the API server may name anything
             of = _changed(of, ["why"], lambda text: text and "refused")
         return _changed(of, ["status", "conditions", "*", "message"], self._text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import random
 from collections.abc import Callable, Hashable, Sequence
@@ -128,6 +129,9 @@ class Cache:
 
     Pass the answer of each write to `learn`: then no reader of a store acts on a state older than
     that write.
+
+    A server that was restored from an older copy ends `run` with `HistoryLost`: the copies of two
+    kinds must not be of different histories.
 
     Args:
         client: lists and watches.
@@ -285,6 +289,7 @@ class Cache:
             options=self._options,
             clock=self._clock,
             telemetry=self._telemetry,
+            one_history=True,
             **asked,
         )
         alike = self._of_kind.get(resource.kind, ())
@@ -333,16 +338,18 @@ class Cache:
             TransportError: the same.
         """
         held = [
-            obj
+            (informer, obj)
             for informer in self._learners()
             if informer.resource == resource and (obj := informer.store.get(key)) is not None
         ]
         answer = await read(self._client, resource, key)
+        for informer, obj in held:
+            if answer is None:
+                self.learn_gone(obj)
+            else:
+                informer.learn_again(answer, obj)
         if answer is not None:
             self.learn(answer)
-        else:
-            for obj in held:
-                self.learn_gone(obj)
         return answer
 
     async def catch_up(self) -> None:
@@ -386,6 +393,14 @@ class Cache:
         if obj is not None:
             return self._of_kind.get(obj.get("kind", ""), ())
         return [informer for informer, _ in self._informers.values()] + self._apart
+
+    def exists(self, uid: str, namespace: str) -> bool:
+        """Whether an informer knows an object in a namespace that is not being deleted, by UID."""
+        return any(
+            each["metadata"].get("uid") == uid and not each["metadata"].get("deletionTimestamp")
+            for informer in self._learners()
+            for each in informer.store.by_index(NAMESPACE_INDEX, namespace)
+        )
 
     @property
     def unsynced(self) -> tuple[Informer, ...]:
@@ -446,50 +461,34 @@ class Cache:
         group.start_soon(informer.run, name=f"informer-{informer.resource.plural}")
 
 
-# ---- an informer for a kind that a cluster may lack ----------------------------------------------
-
-PAUSE = 10.0
-"""Seconds between two looks at a kind; the first pauses are shorter."""
+# ---- informers that do not always run: for a kind that is needed, or that a cluster has ----------
 
 
-class OptionalInformer:
-    """Follows the objects of a kind for as long as its CRD exists; a part of a `Manager`.
+class PartTimeInformer(abc.ABC):
+    """Follows the objects of a kind at some times only; a part of a `Manager`.
 
-    Without a CRD that serves the version there are no objects. Handlers receive the deltas of an
-    `Informer`, and a deletion of each remaining object when the CRD is gone.
+    At other times there are no objects. Handlers receive the deltas of an `Informer`, and a
+    deletion of each remaining object when such a time is over.
 
     Args:
-        client: reads the CRD.
         cache: makes the informers, which learn from answers and catch up like others.
         resource: the kind, at the version that is read.
         sync_timeout: seconds until it must be known whether there are objects, and which.
-        pause: seconds between two looks at the kind; the first pauses are shorter.
         clock: monotonic time.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        cache: Cache,
-        resource: Resource,
-        *,
-        sync_timeout: float = SYNC_TIMEOUT,
-        pause: float = PAUSE,
-        clock: Clock = SYSTEM_CLOCK,
-    ) -> None:
+    def __init__(self, cache: Cache, resource: Resource, sync_timeout: float, clock: Clock) -> None:
         self.resource = resource
         self.cluster = ""
         self.store: Store[Obj] = Store()
-        self._client = client
+        self.started = False  # `run` was called; a `Manager` calls it
         self._cache = cache
         self._sync_timeout = sync_timeout
-        self._pause = pause
         self._clock = clock
         self._handlers: list[Handler] = []
-        self.started = False  # `run` was called; a `Manager` calls it
         self._known = asyncio.Event()
+        self._informer: Informer | None = None
         self._failure: Exception | None = None
-        self._log = get_logger("informer", resource=resource.plural)
 
     def add_handler(self, handler: Handler) -> Callable[[], None]:
         """Call `handler` with what there is, then with every delta; see `Informer.add_handler`."""
@@ -505,7 +504,7 @@ class OptionalInformer:
         return remove
 
     async def wait_synced(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - deadline
-        """Wait until it is known which objects there are, or that there is no such kind.
+        """Wait until it is known which objects there are, or that there are none.
 
         Raises:
             ConfigError: it was not known within `timeout` seconds.
@@ -514,7 +513,8 @@ class OptionalInformer:
             with anyio.fail_after(timeout):
                 await self._known.wait()
         except TimeoutError as error:
-            raise unlisted(self.resource, self._failure) from error
+            failure = self._failure if self._informer is None else self._informer.failing
+            raise unlisted(self.resource, failure) from error
 
     def learn(self, answer: Obj) -> None:
         """Store the answer to a write; see `Informer.learn`."""
@@ -532,6 +532,53 @@ class OptionalInformer:
             await self.wait_synced(self._sync_timeout)
             ready()
 
+    @abc.abstractmethod
+    async def _follow(self) -> None:
+        """Read at the right times, until cancelled."""
+
+    def _forget(self) -> None:
+        """Report that all objects are gone."""
+        for delta in self.store.replace(()):
+            self._pass_on(delta)
+
+    def _pass_on(self, delta: Delta[Obj]) -> None:
+        for handler in tuple(self._handlers):
+            call(handler, delta)
+
+
+PAUSE = 10.0
+"""Seconds between two looks at a kind; the first pauses are shorter."""
+
+
+class OptionalInformer(PartTimeInformer):
+    """Follows the objects of a kind for as long as its CRD exists.
+
+    Without a CRD that serves the version there are no objects.
+
+    Args:
+        client: reads the CRD.
+        cache: see `PartTimeInformer`.
+        resource: the kind, at the version that is read.
+        sync_timeout: seconds until it must be known whether there are objects, and which.
+        pause: seconds between two looks at the kind; the first pauses are shorter.
+        clock: monotonic time.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        cache: Cache,
+        resource: Resource,
+        *,
+        sync_timeout: float = SYNC_TIMEOUT,
+        pause: float = PAUSE,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        super().__init__(cache, resource, sync_timeout, clock)
+        self._client = client
+        self._pause = pause
+        self._log = get_logger("informer", resource=resource.plural)
+
     async def _follow(self) -> None:
         """Read while there is a definition, and look for one while there is none."""
         pauses = Backoff(base=min(0.25, self._pause), cap=self._pause, jitter=0.1)
@@ -546,20 +593,18 @@ class OptionalInformer:
 
     async def _read(self) -> None:
         """Run an informer until the definition is gone."""
-        informer = self._cache.apart(self.resource)
+        self._informer = informer = self._cache.apart(self.resource)
         self.store = informer.store
-        informer.add_handler(self._tell)
+        informer.add_handler(self._pass_on)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run, self._known.set)
             while not (
                 isinstance(informer.failing, NotFound) and await self._is_defined() is False
             ):
-                self._failure = informer.failing
                 await self._clock.sleep(self._pause)
             tasks.cancel_scope.cancel()
         self._log.info("the kind is gone", kind=self.resource.kind)
-        for delta in informer.store.replace(()):
-            self._tell(delta)
+        self._forget()
 
     async def _is_defined(self) -> bool | None:
         """Whether there is a CRD that serves the version; None if the server does not answer."""
@@ -572,7 +617,3 @@ class OptionalInformer:
             return None
         versions = () if crd is None else crd["spec"]["versions"]
         return any(each["name"] == self.resource.version and each["served"] for each in versions)
-
-    def _tell(self, delta: Delta[Obj]) -> None:
-        for handler in tuple(self._handlers):
-            call(handler, delta)

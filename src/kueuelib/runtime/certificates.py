@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 
@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 
     from kueuelib.runtime.telemetry import Telemetry
 
+
+KUBELET_CLIENT: Final = "kube-apiserver-kubelet-client"
+"""The name by which kubelets know an API server."""
+KUBELET_CLIENT_GROUPS: Final = ("kubeadm:cluster-admins", "system:masters")
+"""One of these is in its certificate; kubeadm writes the first, before 1.29 the second."""
 
 # ---- certificates that another program makes, as files -------------------------------------------
 

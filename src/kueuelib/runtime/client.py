@@ -292,6 +292,16 @@ class Client:
         made._calls = attrs.evolve(self._calls, guard=guard)  # noqa: SLF001 - one of this class
         return made
 
+    def hurried(self, seconds: float) -> Client:
+        """A client for a command, which must not wait long for a server that answers 429.
+
+        Args:
+            seconds: that all repetitions of all its calls may wait together.
+        """
+        made = copy.copy(self)
+        made._calls = attrs.evolve(self._calls, pauses=seconds)  # noqa: SLF001 - one of this class
+        return made
+
     def apart(self) -> Client:
         """A client whose calls delay no others, and whose answers to writes are not decoded."""
         made = copy.copy(self)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from kueuelib.errors import ApiError, ConfigError, TransportError
@@ -105,23 +104,6 @@ class ServerContact:
         elif self._away and not problem:
             self._log.info("the API server answers again")
         self._away = bool(problem)
-
-
-# ---- the time of the API server, by which it writes and judges times in objects ------------------
-
-
-async def server_time(client: Client, clock: Clock = SYSTEM_CLOCK) -> float:
-    """Seconds since the epoch by the clock of the API server; by ours if it does not say.
-
-    Args:
-        client: of the server.
-        clock: ours.
-    """
-    try:
-        answer = await client.transport.request("GET", "/version")
-        return parsedate_to_datetime(answer.headers.first("Date") or "").timestamp()
-    except (ApiError, ValueError):
-        return clock.now()
 
 
 # --------------------------------------------------------------------------------------------------

@@ -7,6 +7,8 @@ import os
 import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from email.utils import parsedate_to_datetime
+from typing import TypeAlias
 
 import orjson
 
@@ -32,7 +34,13 @@ from kueuelib.runtime.endpoint import (
 )
 from kueuelib.runtime.kubeconfig import find_source
 from kueuelib.runtime.logs import get_logger
-from kueuelib.runtime.network_errors import Disconnected, NoConnection, NoTls
+from kueuelib.runtime.network_errors import (
+    CHECK_PROXY,
+    Disconnected,
+    NoConnection,
+    NoProxy,
+    NoTls,
+)
 from kueuelib.runtime.transport import REQUEST_TIMEOUT, Observer, Throttle, Transport
 
 WAIT_FOR_SERVER = 60.0
@@ -43,9 +51,12 @@ LAST_ATTEMPT = 1.0
 _CHECK_SERVER = "check the cluster's server"
 _START_SERVER = "start it, or correct the cluster's server"
 
+Kubeconfig: TypeAlias = str | os.PathLike[str] | Endpoint | Configured | ClientConfiguration | None
+"""What names a server for `connect`."""
+
 
 async def connect(
-    kubeconfig: str | os.PathLike[str] | Endpoint | Configured | ClientConfiguration | None = None,
+    kubeconfig: Kubeconfig = None,
     context: str | None = None,
     *,
     observer: Observer | None = None,
@@ -62,9 +73,9 @@ async def connect(
 
     Args:
         kubeconfig: the path of a kubeconfig, or an `Endpoint`; if None, kubectl's rules find the
-            file. Or an `ApiClient` or a `ClientConfiguration` of kubernetes_asyncio: its server,
-            certificates, proxy, token with its refresh hook, and default headers are used, but
-            not its connections.
+            file. Or an `ApiClient` or a `Configuration` of kubernetes_asyncio or kubernetes: its
+            server, certificates, proxy, token with its refresh hook, and default headers are used,
+            but not its connections.
         context: the context of a kubeconfig; if None, the current one.
         observer: receives every call.
         user_agent: the `User-Agent` header; if empty, that of the `ApiClient`, or `kueuelib`.
@@ -118,7 +129,8 @@ async def reached(
 
     Args:
         kubeconfig: a file, found by kubectl's rules when None.
-        seconds: how long to wait for a server that does not answer; also the limit for later calls.
+        seconds: how long to wait for a server that does not answer; also the limit for later calls,
+            and for all their repetitions together.
         user_agent: the `User-Agent` header.
 
     Raises:
@@ -127,7 +139,7 @@ async def reached(
     patience = max(seconds, ATTEMPT_TIMEOUT)
     async with await connect(kubeconfig, user_agent=user_agent, timeout=patience) as client:
         await wait_for_server(client, seconds, starting=False)
-        yield client
+        yield client.hurried(patience)
 
 
 async def wait_for_server(
@@ -178,11 +190,14 @@ async def wait_for_server(
                 raise ConfigError(
                     subject, error.problem, "check the cluster's server and certificate-authority"
                 ) from error
+            if not starting and isinstance(error.__cause__, NoProxy):
+                raise ConfigError(subject, error.problem, CHECK_PROXY) from error
             if not starting and _nobody_listens(error):
                 raise ConfigError(
                     subject, f"no API server listens there ({error.problem})", _START_SERVER
                 ) from error
             problem = error.problem
+            fix = CHECK_PROXY if isinstance(error.__cause__, NoProxy) else _START_SERVER
             ended = isinstance(error.__cause__, Disconnected)
             if ended and endpoint.url.startswith("http://"):
                 problem += "; does the server need https://?"
@@ -191,7 +206,7 @@ async def wait_for_server(
                 raise ConfigError(
                     subject, f"is not an API server ({error})", _CHECK_SERVER
                 ) from error
-            problem = str(error)
+            problem, fix = str(error), _START_SERVER
         else:
             return
         waited = clock.monotonic() - started
@@ -200,7 +215,7 @@ async def wait_for_server(
             raise ConfigError(
                 subject,
                 f"the API server did not answer within {deadline:.0f} s ({problem})",
-                _START_SERVER,
+                fix,
             )
         log.info(
             "waiting for the API server",
@@ -224,3 +239,17 @@ def _is_version(body: bytes) -> bool:
         return isinstance(orjson.loads(body), dict)
     except orjson.JSONDecodeError:
         return False
+
+
+async def server_time(client: Client, clock: Clock = SYSTEM_CLOCK) -> float:
+    """Seconds since the epoch by the clock of the API server; by ours if it does not say.
+
+    Args:
+        client: of the server.
+        clock: ours.
+    """
+    try:
+        answer = await client.transport.request("GET", "/version")
+        return parsedate_to_datetime(answer.headers.first("Date") or "").timestamp()
+    except (ApiError, ValueError):
+        return clock.now()

@@ -15,8 +15,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import anyio
 
-from kueuelib.runtime.endpoint import Endpoint
-from kueuelib.runtime.network_errors import NoConnection, NoTls, NotTrusted, fail
+from kueuelib.runtime.endpoint import Endpoint, named_proxy
+from kueuelib.runtime.network_errors import NoConnection, NoProxy, NoTls, NotTrusted, fail
 from kueuelib.runtime.tls_layer import BUFFER, TlsLayer
 
 CONNECT_TIMEOUT = 10.0
@@ -44,6 +44,9 @@ class Dialler:
         if self._server.scheme == "https":
             self._tls = endpoint.tls or ssl.create_default_context()
         self._proxy = None if endpoint.proxy is None else urlsplit(endpoint.proxy)
+        self._through = ""
+        if endpoint.proxy is not None:
+            self._through = named_proxy(endpoint.proxy, self._server.scheme)
         self._buffer = bytearray(BUFFER)
 
     async def connect(self, make: Callable[[], P]) -> P:
@@ -59,17 +62,19 @@ class Dialler:
             with anyio.fail_after(CONNECT_TIMEOUT):
                 if self._proxy is not None:
                     return await self._connect_by_proxy(self._proxy, make)
-                sock = await reached(*_place(self._server))
+                sock = await reached(*host_and_port(self._server))
                 return await self._secured(sock, self._tls, self._name, make)
         except ssl.SSLCertVerificationError as error:
             raise NotTrusted(error) from error
         except ssl.SSLError as error:
             raise NoTls(error) from error
         except OSError as error:
+            if self._through:
+                raise NoProxy(error, self._through) from error
             raise NoConnection(error) from error
 
     async def _connect_by_proxy(self, proxy: SplitResult, make: Callable[[], P]) -> P:
-        sock = await reached(*_place(proxy))
+        sock = await reached(*host_and_port(proxy))
         context = ssl.create_default_context() if proxy.scheme == "https" else None
         if self._tls is None:
             return await self._secured(sock, context, proxy.hostname or "", make)
@@ -149,7 +154,7 @@ class _Tunnel(asyncio.Protocol):
         Raises:
             OSError: it does not.
         """
-        host, port = _place(server)
+        host, port = host_and_port(server)
         place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         lines = [f"CONNECT {place} HTTP/1.1", f"Host: {place}"]
         if credentials:
@@ -261,8 +266,8 @@ def new_socket(address: Address) -> socket.socket:
     return sock
 
 
-def _place(url: SplitResult) -> tuple[str, int]:
-    """Host and port."""
+def host_and_port(url: SplitResult) -> tuple[str, int]:
+    """Where a URL leads."""
     return url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
 
 

@@ -255,6 +255,20 @@ def _environment_proxy(server: SplitResult, env: Mapping[str, str] | None) -> st
     return None if bypassed else proxies.get(server.scheme)
 
 
+def named_proxy(proxy: str, scheme: str) -> str:
+    """A proxy in words: its address without credentials, and the variable that names it.
+
+    Args:
+        proxy: its URL.
+        scheme: that of the server.
+    """
+    parts = urlsplit(proxy)
+    place = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    names = (name for name in os.environ if name.lower() == f"{scheme}_proxy")
+    variable = next((name for name in names if os.environ[name] == proxy), "")
+    return f"{place} of {variable or 'the configuration'}"
+
+
 # ---- the server and the credentials that an `ApiClient` or a `ClientConfiguration` names
 # --------------- Those of kubernetes_asyncio, and of other packages with classes of the same form.
 

@@ -21,6 +21,7 @@ from kueuelib.errors import (
     Unauthorized,
     Unavailable,
 )
+from kueuelib.runtime.network_errors import CHECK_PROXY, NoProxy
 
 WRONG_INPUT = 2
 """The exit code when what was given cannot work."""
@@ -29,6 +30,8 @@ INTERRUPTED = 130
 _PASSING = (Conflict, NotFound, TooManyRequests, Unauthorized, Unavailable, ServerTimeout)
 _DENIED = ("denied the request", "denied request", "exceeded quota", "failed quota")
 """What an API server says about a refusal by a webhook, by a policy, and by a ResourceQuota."""
+_ENDING = "because it is being terminated"
+"""How an API server ends its message about something that is created in a deleted namespace."""
 
 
 def reported(error: Exception, program: str) -> int:
@@ -55,10 +58,14 @@ def reported(error: Exception, program: str) -> int:
 def with_fix(error: Exception) -> str:
     """A failure and its fix; most of our own errors already contain both."""
     text = str(error)
+    if _ENDING in text:
+        return f"{text}; wait until it is gone: kubectl describe namespace says what keeps it"
     if isinstance(error, Forbidden) and not is_denied(error):
         return f"{text}; ask for this permission"
     if isinstance(error, Unauthorized):
         return f"{text}; check the user of the kubeconfig's context"
+    if isinstance(error.__cause__, NoProxy):
+        return f"{text}; {CHECK_PROXY}"
     if isinstance(error, TransportError) or (isinstance(error, ApiError) and error.code >= 500):
         return f"{text}; check the API server, then try again"
     return text

@@ -11,7 +11,15 @@ import anyio
 
 from kueuelib.api.forms import Typed, raw_of
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
-from kueuelib.errors import ApiError, ConfigError, Forbidden, Gone, NotFound, TransportError
+from kueuelib.errors import (
+    ApiError,
+    ConfigError,
+    Forbidden,
+    Gone,
+    HistoryLost,
+    NotFound,
+    TransportError,
+)
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.reflector import ReflectorCore
 from kueuelib.machinery.reflector_options import PAGE_SIZE, ReflectorOptions
@@ -239,6 +247,8 @@ class Informer:
         backoff: pauses after errors.
         clock: monotonic time.
         telemetry: where to report.
+        one_history: whether `run` raises `HistoryLost` when the server was restored from an older
+            copy. Otherwise the store follows, alone.
 
     Raises:
         InvalidSelector: a selector has no such form.
@@ -259,6 +269,7 @@ class Informer:
         backoff: Backoff | None = None,
         clock: Clock = SYSTEM_CLOCK,
         telemetry: Telemetry | None = None,
+        one_history: bool = False,
     ) -> None:
         self.resource = resource
         self._type_meta = resource.api_version, resource.kind
@@ -267,6 +278,7 @@ class Informer:
         self.last_error: Exception | None = None
         self.failing: Exception | None = None  # None again once a list or watch succeeds
         self._client = client
+        self._one_history = one_history
         options = options or ReflectorOptions()
         self._requests = ListWatch(
             client,
@@ -295,6 +307,7 @@ class Informer:
         self.ended = False  # `run` was called and is over
         self._synced = False
         self._decided = asyncio.Event()  # synced, or failed
+        self._settled = asyncio.Event()  # the same, or refused
 
     @property
     def started(self) -> bool:
@@ -325,6 +338,10 @@ class Informer:
             raise unlisted(self.resource, self.last_error) from error
         if self._failure is not None:
             raise self._failure
+
+    async def wait_settled(self) -> None:
+        """Wait until the first list was answered or refused, or `run` has failed."""
+        await self._settled.wait()
 
     def add_handler(self, handler: Handler) -> Callable[[], None]:
         """Call `handler` with every delta from now on.
@@ -424,13 +441,38 @@ class Informer:
         held = self.store.get(key)
         answer = await read(self._client, self.resource, key)
         if answer is not None:
-            self.learn(answer)
+            self.learn_again(answer, held)
             newest = self.store.get(key)
             if newest is not None and version_number(newest) > version_number(answer):
                 return newest
         elif held is not None:
             self.learn_gone(held)
         return answer
+
+    def learn_again(self, answer: Obj, held: Obj | None) -> None:
+        """Learn the answer to a `get`.
+
+        Args:
+            answer: the object.
+            held: what the store had when the server was asked.
+
+        Raises:
+            HistoryLost: the answer is older, and this informer ends: see `Informer`.
+        """
+        if held is not None:
+            self._compare(version_number(held), version_number(answer))
+        self.learn(answer)
+
+    def _compare(self, seen: int, got: int) -> None:
+        """End if a consistent read is older than what was known before it.
+
+        Raises:
+            HistoryLost: it is.
+        """
+        if self._one_history and 0 < got < seen:
+            error = HistoryLost(self.resource.plural, seen, got)
+            self._fail(error)
+            raise error
 
     async def catch_up(self) -> None:
         """Read everything from the server, and learn it.
@@ -441,13 +483,15 @@ class Informer:
         Raises:
             ApiError: it could not be read; `Gone` if that took longer than the server keeps a list.
             TransportError: the same.
+            HistoryLost: the server was restored from an older copy; see `Informer`.
         """
         self._requests.metrics.requested("list", "catch-up")
         listed: set[ObjectKey] = set()
-        version, token = 0, ""
+        seen, version, token = number_of(self._core.version), 0, ""
         while True:
             page = await self._requests.page(limit=PAGE_SIZE, continue_token=token)
             version = version or number_of(page.resource_version)
+            self._compare(seen, version)
             for obj in page.items:
                 listed.add(key_of(obj))
                 self.learn(obj, shared=True)
@@ -473,7 +517,12 @@ class Informer:
         except Exception as error:
             if self._running is None:
                 raise
-            self._failure = error
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """End `run` with an error."""
+        self._failure = error
+        if self._running is not None:
             self._running.cancel()
 
     async def run(self, ready: Callable[[], None] | None = None) -> None:
@@ -489,8 +538,12 @@ class Informer:
             with anyio.CancelScope(shield=True):  # it is quick
                 await self._requests.close()
         if self._failure is not None:
-            self._decided.set()
+            self._decide()
             raise self._failure
+
+    def _decide(self) -> None:
+        self._decided.set()
+        self._settled.set()
 
     async def _follow(self, ready: Callable[[], None] | None) -> None:
         commands: Sequence[Command] = self._core.start(self._clock.monotonic(), random.random())
@@ -499,7 +552,7 @@ class Informer:
             await self._dispatch.drain()
             if self._core.synced and not self.synced:
                 self._synced = True
-                self._decided.set()
+                self._decide()
                 if ready is not None:
                     ready()
             requests = self._requests
@@ -531,7 +584,11 @@ class Informer:
         return activity
 
     def _note(self, error: Exception, during: str) -> None:
+        if isinstance(error, HistoryLost) and self._one_history:
+            raise error
         self.last_error = self.failing = error
+        if self.settled:
+            self._settled.set()
         expected = isinstance(error, Gone)
         log = self._log.info if expected else self._log.warning
         fix = {}

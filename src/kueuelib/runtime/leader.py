@@ -72,7 +72,6 @@ class Elector:
         clock: Clock = SYSTEM_CLOCK,
         telemetry: Telemetry | None = None,
     ) -> None:
-        self.lost = False
         self._client = client
         self._options = options
         self._clock = clock
@@ -140,7 +139,6 @@ class Elector:
             if isinstance(last, ElectionOver):
                 if cancelled is not None and why in ("cancelled", ""):
                     raise cancelled
-                self.lost = True
                 self._log.error("leadership lost", why=why)
                 raise LeadershipLost(why)
             assert last is not None, "an election always does something"

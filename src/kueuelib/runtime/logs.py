@@ -28,6 +28,7 @@ import orjson
 import structlog
 from structlog.typing import FilteringBoundLogger
 
+from kueuelib.api.meta import format_micro_time
 from kueuelib.machinery.recurrence import PERIOD, Repetition, cause_of
 
 # ---- keeps the log short: a recurring problem is logged once a minute, with a count --------------
@@ -38,6 +39,9 @@ REPEATED: Final = frozenset(
 )
 LEFT_OUT: Final = "left_out"
 """The value of a line that says how many lines like it were left out before it."""
+FIRST: Final = "first"
+LAST: Final = "last"
+"""The values of a line that is logged later: when the first and the last one like it happened."""
 _PROBLEMS: Final = frozenset(("warning", "error", "critical"))
 _OF_ONE_LINE: Final = frozenset(("key", "reconcile", "resource", "exc_info", "stack_info"))
 """The values that say what a line is about, and not why. A kind that is alone in its trouble, such
@@ -74,12 +78,14 @@ class OncePerMinute:
 
     These are warnings, errors, and all lines with an `error`. Two of them have the same cause if
     they differ only in names and numbers. The first one is logged at once. A minute later follows
-    the latest of the lines that were left out, with their number. `finish` logs what is left.
+    the latest of the lines that were left out, with their number, and when it happened: by then the
+    problem may be over. `finish` logs what is left.
 
     Args:
         tell: writes a line that was left out.
         period: seconds.
         clock: in seconds, never going back.
+        wall: in seconds since the epoch.
     """
 
     def __init__(
@@ -87,9 +93,11 @@ class OncePerMinute:
         tell: Callable[[Event], None],
         period: float = PERIOD,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._tell = tell
         self._clock = clock
+        self._wall = wall
         self._repetition = Repetition[Event](period)
         self._lock = threading.Lock()
         self._waits: asyncio.AbstractEventLoop | None = None  # has a timer
@@ -100,8 +108,9 @@ class OncePerMinute:
             return event
         if event.get("exc_info") is True:
             event["exc_info"] = sys.exc_info()  # a line that is logged later has no other chance
+        later = {**event, LAST: format_micro_time(self._wall())}
         with self._lock:
-            left_out = self._repetition.note(cause_of(event, _OF_ONE_LINE), event, self._clock())
+            left_out = self._repetition.note(cause_of(event, _OF_ONE_LINE), later, self._clock())
         if left_out is None:
             self._wait()
             raise structlog.DropEvent
@@ -131,9 +140,10 @@ class OncePerMinute:
         if more < float("inf"):
             self._wait()
 
-    def _tell_all(self, due: Sequence[tuple[Event, int]]) -> None:
-        for event, left_out in due:
-            self._tell({**event, LEFT_OUT: left_out} if left_out else event)
+    def _tell_all(self, due: Sequence[tuple[Event, Event, int]]) -> None:
+        for first, last, left_out in due:
+            before = {LEFT_OUT: left_out, FIRST: first[LAST]} if left_out else {}
+            self._tell({**last, **before})
 
 
 # --------------------------------------------------------------------------------------------------

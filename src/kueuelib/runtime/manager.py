@@ -158,8 +158,11 @@ class Manager:
         the process was paused. Whatever must not happen without the Lease calls this first.
 
         Raises:
-            LeadershipLost: the Lease is not ours, or was not renewed in time.
+            LeadershipLost: the Lease is not ours, or was not renewed in time, or a part has failed
+                with this error.
         """
+        if isinstance(self._error, LeadershipLost):
+            raise self._error
         if self._elector is not None and not self._elector_part().is_leader():
             raise LeadershipLost("the lease is not held at this moment")
 
@@ -259,8 +262,11 @@ class Manager:
         if self._stopping:
             self._log.error("failed while stopping", part=part.name, error=str(error))
             return
-        while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-            error = error.exceptions[0]
+        while isinstance(error, BaseExceptionGroup):
+            lost = error.subgroup(LeadershipLost)  # whatever else failed with it does not matter
+            if lost is None and len(error.exceptions) > 1:
+                break
+            error = (lost or error).exceptions[0]
         if self._error is None:
             self._error = error
         self._log.error("failed, stopping", part=part.name, error=str(error))
@@ -274,7 +280,7 @@ class Manager:
 
     async def _stop_all(self) -> list[str]:
         """Stop group after group; the names of the parts that were late."""
-        lost = self._elector is not None and self._elector_part().lost
+        lost = isinstance(self._error, LeadershipLost)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + (ABORT_DEADLINE if lost else self._stop_deadline)
         late: list[str] = []
@@ -418,7 +424,7 @@ async def run_until_stopped(
                 await once(life, patience)
             except LeadershipLost as error:
                 # All parts were stopped, so this is as good as a new process: be a candidate
-                # again, however long the server stays away.
+                # again, however long the server stays away, and whatever history it has.
                 get_logger("app").warning("starting over as a candidate", why=str(error))
                 patience = math.inf
                 continue

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any
+from typing import Any, Final
+
+CHECK_PROXY: Final = "check this proxy, or name the server in the variable NO_PROXY"
 
 
 class NetworkError(Exception):
@@ -24,6 +26,19 @@ class NoConnection(NetworkError):
     def __init__(self, error: OSError) -> None:
         super().__init__(f"no connection ({_reason(error)})")
         self.error = error
+
+
+class NoProxy(NoConnection):
+    """The server is asked through a proxy, which cannot be reached, or does not reach the server.
+
+    Args:
+        error: what the system or the proxy says.
+        proxy: its address, and what names it.
+    """
+
+    def __init__(self, error: OSError, proxy: str) -> None:
+        super().__init__(error)
+        self.args = (f"no connection through the proxy {proxy} ({_reason(error)})",)
 
 
 class NoTls(NoConnection):

@@ -78,6 +78,12 @@ async def served_plurals(request: Request, api_version: str) -> dict[str, str]:
     return {entry["name"]: entry["kind"] for entry in await _entries(request, api_version)}
 
 
+async def ending_plurals(request: Request, api_version: str) -> tuple[str, ...]:
+    """The plurals of the kinds whose definitions are being deleted: none can be created."""
+    entries = await _entries(request, api_version)
+    return tuple(entry["name"] for entry in entries if "create" not in entry["verbs"])
+
+
 async def api_versions(request: Request) -> tuple[str, ...]:
     """All groups with their versions, as in `apiVersion`."""
     groups = (await _read(request, "/apis")).get("groups") or ()

@@ -310,6 +310,15 @@ class Connection(web.RequestHandler):
         if self.transport is not None:
             self.transport.abort()
 
+    def wait_for_reader(self) -> None:
+        """Keeps it from now on although its client does not read, as one that shows a log."""
+        transport = self.transport
+        sock = None if transport is None else transport.get_extra_info("socket")
+        if sock is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 0)
+        if isinstance(transport, _Tls):
+            transport.wait_for_reader()
+
     def _look(self) -> None:
         """One timer for many requests: a deadline is not moved, but looked at."""
         now = self.now()
@@ -323,7 +332,7 @@ class Connection(web.RequestHandler):
 class _Tls(TlsLayer):
     """TLS of one connection."""
 
-    __slots__ = ("_born", "_patience", "_room", "_silent")
+    __slots__ = ("_born", "_endless", "_patience", "_room", "_silent")
 
     def __init__(
         self,
@@ -342,6 +351,7 @@ class _Tls(TlsLayer):
         )
         self._born = asyncio.get_running_loop().time()
         self._patience: WriteTimeout | None = None
+        self._endless = False
         self._room = room
         self._silent = True
 
@@ -375,9 +385,17 @@ class _Tls(TlsLayer):
     def pause_writing(self) -> None:
         """Begins to wait for a client that does not read."""
         super().pause_writing()
+        if self._endless:
+            return
         if self._patience is None:
             self._patience = WriteTimeout(self)
         self._patience.begin()
+
+    def wait_for_reader(self) -> None:
+        """Keeps it from now on although its client does not read."""
+        self._endless = True
+        if self._patience is not None:
+            self._patience.end()
 
     def resume_writing(self) -> None:
         """Ends to wait, as the client has read."""

@@ -80,11 +80,24 @@ def failure(answer: Response) -> ApiError:
     error = api_error(
         answer.status,
         decoded if isinstance(decoded, dict) else None,
-        text=f"the server answered {answer.status}: {text}" if text else "",
+        text=f"the server answered {answer.status}: {text}{_limit(answer)}" if text else "",
         retry_after=seconds,
     )
     error.answer = answer
     return error
+
+
+def _limit(answer: Response) -> str:
+    """By which UIDs an API server's priority and fairness has judged a request that it rejects.
+
+    A request that it admits has the same headers, and may be refused with a `Status` for another
+    reason. A rejection is a line of text.
+    """
+    flow = answer.headers.first("X-Kubernetes-PF-FlowSchema-UID")
+    level = answer.headers.first("X-Kubernetes-PF-PriorityLevel-UID")
+    if answer.status != 429 or not flow:
+        return ""
+    return f" (priority and fairness: FlowSchema {flow}, PriorityLevelConfiguration {level})"
 
 
 def encode_json(body: object) -> bytes:

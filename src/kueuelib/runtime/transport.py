@@ -7,6 +7,7 @@ what calls need. Proxies and passwords are not read from the environment per req
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import re
 import time
@@ -441,23 +442,28 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 A = TypeVar("A", Response, OpenResponse)
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class Requester:
     """Sends the calls of one client.
 
-    A call is repeated with back-off if the server answered 429, or if a read could not connect.
+    A call is repeated with back-off if the server answered 429, or if a read could not connect,
+    unless a deadline of the caller passes before.
 
     Attributes:
         transport: carries the calls.
         throttle: awaited before every attempt.
         guard: called right before every attempt to write; what it raises prevents the write.
         clock: waits between attempts.
+        pauses: seconds in which repetitions may wait, of all calls together; calls that wait at
+            the same time count once.
     """
 
     transport: Transport
     throttle: Callable[[], Awaitable[None]] | None
     guard: Callable[[], None] | None
     clock: Clock
+    pauses: float = math.inf
+    _paused_until: float = -math.inf
     _log: Any = attrs.field(factory=lambda: get_logger("client"), init=False)
     _warned: set[str] = attrs.field(factory=set, init=False)
 
@@ -509,9 +515,18 @@ class Requester:
                     raise
                 self._note_retry(verb or method, error)
                 asked = error.retry_after if isinstance(error, ApiError) else None
-                await self.clock.sleep(
-                    min(asked or 0.0, MAX_DELAY) if asked else delay * random.uniform(0.5, 1.5)
-                )
+                pause = min(asked, MAX_DELAY) if asked else delay * random.uniform(0.5, 1.5)
+                now = self.clock.monotonic()
+                if self.pauses < math.inf:  # else the calls of a command return all at once
+                    pause += random.uniform(0.0, delay)
+                together = now + pause - max(now, self._paused_until)
+                left = anyio.current_effective_deadline() - anyio.current_time()
+                if pause >= left or together >= self.pauses:
+                    raise  # rather than let the caller's deadline pass without a reason
+                if together > 0.0:
+                    self.pauses -= together
+                    self._paused_until = now + pause
+                await self.clock.sleep(pause)
                 delay = min(delay * 2, MAX_DELAY)
                 continue
             for warning in response.headers.all("Warning"):

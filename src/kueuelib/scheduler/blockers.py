@@ -63,7 +63,8 @@ class Together:
         named: the first candidates, in the order they would leave.
         borrowing: whether that round let the workload borrow in the end; a preemptor that reclaims
             one resource may have to stay within nominal quota for all.
-        lacks: what would still be missing without any of them: flavor, resource, amount.
+        lacks: what would still be missing without any of them: flavor, resource, amount; empty if
+            only room on nodes would be missing.
         spared: how many more the policies allow but the shares do not.
     """
 
@@ -84,7 +85,8 @@ class Together:
         if len(self.named) < self.candidates:
             names += f" and {self.candidates - len(self.named)} more"
         gone = f"With {names} gone" if self.candidates else "no Workload may be preempted, and"
-        limit = "" if self.borrowing else " within nominal quota"
+        limit = " within nominal quota" if missing and not self.borrowing else ""
+        missing = missing or "room on nodes for its pods"
         spared = f"; fair sharing protects {self.spared} more" if self.spared else ""
         return f"{gone} it would still lack {missing}{limit}{spared}"
 
@@ -92,6 +94,7 @@ class Together:
 class BlockerSize(IntEnum):
     """How much has to change for a blocker to go away; larger is more."""
 
+    NO_PLACES = 0
     QUOTA_IN_USE = 1
     EXCEEDS_QUOTA = 2
     NO_MATCH = 3
@@ -162,6 +165,38 @@ class AffinityMismatch:
 
 
 @record
+class TopologyMismatch:
+    """The flavor has no topology that the pods ask for, or one that they do not ask for.
+
+    Attributes:
+        flavor: the flavor under test.
+        text: the words of the condition message.
+        detail: more for people, which the condition message does not say; empty if there is none.
+    """
+
+    flavor: str
+    text: str
+    detail: str = ""
+
+    severity = BlockerSize.NO_MATCH
+
+
+@record
+class NoPlaces:
+    """Quota would do, but the nodes of the flavor have no places for all pods (KEP-2724).
+
+    Attributes:
+        flavor: the flavor.
+        text: the words of the condition message; empty if that names the missing quota only.
+    """
+
+    flavor: str
+    text: str
+
+    severity = BlockerSize.NO_PLACES
+
+
+@record
 class ResourceUncovered:
     """No resource group of the ClusterQueue covers the resource."""
 
@@ -173,6 +208,11 @@ class ResourceUncovered:
     def text(self) -> str:
         """The words of the condition message."""
         return f"resource {self.resource} unavailable in ClusterQueue"
+
+    @property
+    def detail(self) -> str:
+        """The same in plain words."""
+        return f"the queue has no quota for {self.resource}"
 
 
 @record
@@ -268,6 +308,8 @@ Blocker = (
     FlavorMissing
     | UntoleratedTaint
     | AffinityMismatch
+    | TopologyMismatch
+    | NoPlaces
     | ResourceUncovered
     | ExceedsCapacity
     | QuotaInUse
@@ -332,5 +374,6 @@ class PodSetBlocked:
             for group in self.groups
             for attempt in group.attempts
             for blocker in attempt.blockers
+            if blocker.text
         )
         return f"couldn't assign flavors to pod set {self.pod_set}: {', '.join(causes)}"

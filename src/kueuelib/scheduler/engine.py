@@ -18,6 +18,7 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.struct import frozen
 from kueuelib.scheduler.decide.cycle import Admit, CycleInput, Head, Plan, Wait
+from kueuelib.scheduler.decide.cycle_values import NodeEviction, Place, SecondPass
 from kueuelib.scheduler.decide.kept_room import Promises, wanted_by_owners
 from kueuelib.scheduler.decide.preemption.guard import Judge, PolicyFault, PreemptionHistory
 from kueuelib.scheduler.decide.preemption.victims import PendingPreemption, Victim, home_of
@@ -58,6 +59,8 @@ class Settled:
         preemptions: the workloads to evict, without those that are leaving already and those of
             preemptors that changed while the cycle ran.
         faults: failures of the preemption policy, after which Kueue's own decided.
+        placed: the Workloads that hold quota, and get new places.
+        evictions: those that found no places for the pods of a failed node.
     """
 
     admissions: tuple[Admit, ...]
@@ -65,6 +68,8 @@ class Settled:
     effects: Effects
     preemptions: tuple[PendingPreemption, ...] = ()
     faults: tuple[PolicyFault, ...] = ()
+    placed: tuple[Place, ...] = ()
+    evictions: tuple[NodeEviction, ...] = ()
 
 
 class Engine(Knowledge):
@@ -122,11 +127,12 @@ class Engine(Knowledge):
         self.advance(now)
         self._look_again(now)
         self._look_at_order()
-        return self._queues.has_work(now)
+        return self._queues.has_work(now) or self._state.has_second_pass(now)
 
     def next_deadline(self) -> float | None:
         """When time alone makes work, in seconds since the epoch, or None."""
         deadlines = [self._queues.next_deadline(), *self._again.values()]
+        deadlines += self._state.second_pass_times()
         past = self._state.past_usage
         if past is not None and self._queues.blocked_by_usage():
             deadlines.append(past.next_sample())
@@ -164,18 +170,34 @@ class Engine(Knowledge):
         plan.
         """
         while self.has_work(now):
+            self._queues.begin_cycle()
             promised = self._promised() if self._queues.promised else ()
             popped = self._queues.pop_heads()
-            if popped is None and not promised:
+            if popped is None and not promised and not self._state.has_second_pass(now):
                 continue
             heads = tuple(map(self._head, popped or ()))
             both = (*heads, *promised)
-            frozen, leaving = self._freeze(homes := _homes(both)), self._leaving_near(homes)
+            homes = _homes(both)
+            leaving = self._leaving_near(homes)
+            second = self._second_passes(now)
+            homes += [one.holder.cluster_queue for one in second]
+            frozen = self._freeze(homes)
             past = self.history.past()
             ready = self._cache.all_ready
             wanted = self._wanted(both) if self._settings.protects_nominal else {}
-            return CycleInput(heads, frozen, ready, self._settings, past, promised, leaving, wanted)
+            return CycleInput(
+                heads, frozen, ready, self._settings, past, promised, leaving, wanted, second
+            )
         return None
+
+    def _second_passes(self, now: float) -> tuple[SecondPass, ...]:
+        """The Workloads that hold quota, and try to get places again now."""
+        passes = []
+        for key in self._state.take_second_passes(now):
+            holder, info = self._cache.holder(key), self._facts.workloads.info_of(key)
+            if holder is not None and info is not None:
+                passes.append(SecondPass(info, holder))
+        return tuple(passes)
 
     def _wanted(self, heads: Iterable[Head]) -> dict[str, dict[FlavorResource, int]]:
         """What waiting workloads near the heads want of the nominal quota of their queues."""
@@ -251,6 +273,11 @@ class Engine(Knowledge):
             else:
                 self._queues.retry(admit.key, now=now)
             touched[admit.key] = admit.cluster_queue
+        workloads = self._facts.workloads
+        placed = tuple(filter(workloads.assume_places, plan.placed))
+        evictions = tuple(
+            one for one in plan.evictions if workloads.let_go(one.key, one.uid, one.key)
+        )
         for wait in plan.waits:
             if wait.again is not None:
                 at = max(wait.again, now + SOONEST)
@@ -273,18 +300,28 @@ class Engine(Knowledge):
             tuple(sorted(set(touched.values()))),
             tuple(sorted(set(map(self._state.named_local_queue, touched)))),
         )
-        return Settled(tuple(admissions), tuple(waits), effects, preemptions, plan.faults)
+        return Settled(
+            tuple(admissions),
+            tuple(waits),
+            effects,
+            preemptions,
+            plan.faults,
+            placed,
+            evictions,
+        )
 
     def _issue(self, preemption: PendingPreemption) -> PendingPreemption | None:
         """The part of a preemption that must still be written; None if nothing is left."""
         key, name = preemption.key, preemption.cluster_queue
         item = self._still_stands(key, preemption.uid, name)
-        if item is None:
+        holder = self._cache.holder(key)
+        if item is None and (holder is None or holder.uid != preemption.uid):
             return None
         victims = self._let_go(preemption.victims, key)
         if not victims:
             return None
-        item.preempts(frozenset(victim.holder.uid for victim in victims))
+        if item is not None:
+            item.preempts(frozenset(victim.holder.uid for victim in victims))
         if len(victims) == len(preemption.victims):
             return preemption
         return changed(preemption, victims=victims)

@@ -1,7 +1,8 @@
 """The facts that the engine receives: one class per kind of change.
 
-They carry typed values as the API server has them. `Assumed`, `Forgotten` and `EvictionFailed` come
-from the writer of admissions; everything else from watches, and from the answers to our own writes.
+They carry typed values as the API server has them. `Assumed`, `Forgotten`, `NotPlaced` and
+`EvictionFailed` come from the writer of admissions; everything else from watches, and from the
+answers to our own writes.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from kueuelib.api.kueue import (
     Cohort,
     LocalQueue,
     ResourceFlavor,
+    Topology,
     Workload,
 )
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.struct import frozen
+from kueuelib.scheduler.topology.nodes import NodeFacts
 from kueuelib.scheduler.values import record
 
 
@@ -91,6 +94,62 @@ class CheckGone:
     """An AdmissionCheck was deleted."""
 
     name: str
+
+
+@frozen
+class TopologySet:
+    """A Topology was created or changed (KEP-2724)."""
+
+    topology: Topology
+
+
+@frozen
+class TopologyGone:
+    """A Topology was deleted."""
+
+    name: str
+
+
+@frozen
+class NodeSet:
+    """A node was created or changed."""
+
+    node: NodeFacts
+
+
+@frozen
+class NodeGone:
+    """A node was deleted."""
+
+    name: str
+
+
+@frozen
+class ForeignPod:
+    """A pod that belongs to no Workload was bound to a node, changed or ended.
+
+    Attributes:
+        key: the pod.
+        node: the name of its node; empty if it has none.
+        request: what it takes of that, its slot included; None if nothing now.
+    """
+
+    key: ObjectKey
+    node: str
+    request: Mapping[str, int] | None
+
+
+@frozen
+class Unreadable:
+    """The manager may not read the objects of a kind that topologies need (KEP-2724).
+
+    Attributes:
+        kind: for example `Node`.
+        why: what the API server says; empty if it may read them.
+    """
+
+    kind: str
+    why: str
 
 
 @frozen
@@ -174,6 +233,18 @@ class Forgotten:
 
 
 @frozen
+class NotPlaced:
+    """New places for the pods of a Workload with quota could not be written.
+
+    Those that its object has count again. It has no effect on a Workload that gets no places, or
+    has another UID; an empty UID stands for any.
+    """
+
+    key: ObjectKey
+    uid: str = ""
+
+
+@frozen
 class EvictionFailed:
     """A victim of a preemption could not be evicted.
 
@@ -203,6 +274,12 @@ Event = (
     | FlavorGone
     | CheckSet
     | CheckGone
+    | TopologySet
+    | TopologyGone
+    | NodeSet
+    | NodeGone
+    | ForeignPod
+    | Unreadable
     | NamespaceSet
     | NamespaceGone
     | LimitRangeSet
@@ -213,6 +290,7 @@ Event = (
     | WorkloadGone
     | Assumed
     | Forgotten
+    | NotPlaced
     | EvictionFailed
 )
 

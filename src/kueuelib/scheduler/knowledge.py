@@ -14,6 +14,7 @@ from kueuelib.api.kueue import (
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import Quantity, quantity_of
 from kueuelib.api.struct import frozen
+from kueuelib.scheduler.decide.cycle_values import Place
 from kueuelib.scheduler.decide.preemption.guard import PreemptionHistory
 from kueuelib.scheduler.facts.handlers import Facts
 from kueuelib.scheduler.facts.workloads import QueuePosition, Where
@@ -26,7 +27,7 @@ from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.past_usage import PastUsage
 from kueuelib.scheduler.quota.queue_spec import UNKNOWN, Activity, QueueSpec
 from kueuelib.scheduler.reasons import NotEvaluated
-from kueuelib.scheduler.settings import Settings
+from kueuelib.scheduler.settings import NodeFailureRules, Settings
 
 # ---- the numbers in the status of ClusterQueues and LocalQueues ----------------------------------
 
@@ -305,6 +306,16 @@ class Knowledge:
         self._queues = self._state.queues
 
     @property
+    def places_pods(self) -> bool:
+        """Whether requests for a topology are decided (KEP-2724)."""
+        return self._settings.places_pods
+
+    @property
+    def node_failures(self) -> NodeFailureRules:
+        """When a node has failed, and what that means."""
+        return self._settings.node_failures
+
+    @property
     def shares_fairly(self) -> bool:
         """Whether statuses have shares."""
         return self._settings.fair_sharing is not None
@@ -395,6 +406,10 @@ class Knowledge:
         """The workloads that count as leaving before their objects show it."""
         return self._facts.workloads.leaving()
 
+    def placed(self) -> tuple[Place, ...]:
+        """The new places of workloads with quota before their objects show them."""
+        return self._facts.workloads.placed()
+
     def rests(self, key: ObjectKey) -> bool:
         """Whether a workload is parked, and further cycles alone would not try it again."""
         item = self._queues.get(key)
@@ -436,13 +451,18 @@ class Knowledge:
         local_queue = self._state.local_queues.get(key)
         return None if local_queue is None else local_queue.spec.cluster_queue
 
+    def waits_in(self, name: str) -> int:
+        """How many workloads wait in a ClusterQueue."""
+        queue = self._queues.cluster_queues.get(name)
+        return 0 if queue is None else len(queue.items)
+
     def places(self, name: str) -> dict[ObjectKey, PendingPlace]:
         """The place of every workload that waits in a ClusterQueue, in its order."""
         return {item.info.key: item.place for item in self._in_order(name)}
 
-    def _in_order(self, name: str) -> list[Pending]:
+    def _in_order(self, name: str) -> tuple[Pending, ...]:
         queue = self._queues.cluster_queues.get(name)
-        return [] if queue is None else sorted(queue.items.values(), key=queue.heap.place)
+        return () if queue is None else queue.in_order()
 
     def standing(self, key: ObjectKey) -> QueuePosition:
         """The standing of a workload."""

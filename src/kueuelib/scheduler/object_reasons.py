@@ -10,7 +10,7 @@ from typing import Final
 
 from kueuelib.api import names
 from kueuelib.api.kueue import LocalQueue
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.missing_features import TOPOLOGY, MissingFeature, sentence
 from kueuelib.api.names import REASON_COHORT_CYCLE, REASON_STOPPED, REASON_TERMINATING
 from kueuelib.api.patterns import NONE
@@ -23,6 +23,7 @@ from kueuelib.api.struct import frozen
 WAITING_FOR_QUOTA: Final = "WaitingForQuota"
 EXCEEDS_MAX_QUOTA: Final = "ExceedsMaxQuota"
 NO_MATCHING_FLAVOR: Final = "NoMatchingFlavor"
+PLACEMENT_FAILED: Final = "TopologyPlacementFailed"
 WAITING_FOR_PODS_READY: Final = "WaitingForPodsReady"
 WAITING_FOR_PREEMPTED: Final = "WaitingForPreemptedWorkloads"
 PENDING_EVALUATION: Final = "PendingEvaluation"
@@ -56,6 +57,7 @@ MEANINGS: Final[Mapping[str, Meaning]] = {
     WAITING_FOR_QUOTA: Meaning("quota in use", verdict=True),
     EXCEEDS_MAX_QUOTA: Meaning("exceeds quota", verdict=True),
     NO_MATCHING_FLAVOR: Meaning("no flavor matches", verdict=True),
+    PLACEMENT_FAILED: Meaning("no places", verdict=True),
     WAITING_FOR_PODS_READY: Meaning("waits for pods", verdict=True),
     WAITING_FOR_PREEMPTED: Meaning("preempts", verdict=True),
     PENDING_EVALUATION: Meaning("behind others", verdict=True),
@@ -145,31 +147,67 @@ class FeaturesMissing:
 
 
 @frozen
+class GivenValue:
+    """A value that a LimitRange or RuntimeClass gives to pods.
+
+    Attributes:
+        kind: its kind.
+        key: the object.
+        field: the path of the value, for example `spec.limits[0].default[cpu]`.
+        value: the amount, as it is written.
+    """
+
+    kind: str
+    key: ObjectKey
+    field: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}: {self.field} is {self.value}"
+
+
+@frozen
+class ResourceProblem:
+    """Why no pod can be created with such requests and limits.
+
+    Attributes:
+        broken: the broken rule, in the words of Kueue.
+        values: what it depends on besides the pods.
+    """
+
+    broken: str
+    values: tuple[GivenValue, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.broken} ({', '.join(map(str, self.values))})" if self.values else self.broken
+
+
+@frozen
 class InvalidResources:
     """Containers request more than their limits."""
 
-    items: tuple[str, ...]
+    items: tuple[ResourceProblem, ...]
 
     condition_reason = MISCONFIGURED
 
     @property
     def text(self) -> str:
         """The words of the condition message."""
-        return f"resource validation failed: {'; '.join(self.items)}"
+        return f"resource validation failed: {'; '.join(map(str, self.items))}"
 
 
 @frozen
 class LimitRangeViolated:
     """The namespace's LimitRanges forbid the pods."""
 
-    items: tuple[str, ...]
+    items: tuple[ResourceProblem, ...]
 
     condition_reason = MISCONFIGURED
 
     @property
     def text(self) -> str:
         """The words of the condition message."""
-        return f"didn't satisfy LimitRange constraints: {'; '.join(self.items)}"
+        return f"didn't satisfy LimitRange constraints: {'; '.join(map(str, self.items))}"
 
 
 @frozen

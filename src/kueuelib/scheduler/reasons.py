@@ -16,6 +16,7 @@ from kueuelib.scheduler.object_reasons import (
     NO_MATCHING_FLAVOR,
     PENDING,
     PENDING_EVALUATION,
+    PLACEMENT_FAILED,
     VERDICTS,
     WAITING_FOR_PODS_READY,
     WAITING_FOR_PREEMPTED,
@@ -52,6 +53,7 @@ __all__ = [
 ]
 
 _CONDITION_REASONS = {
+    BlockerSize.NO_PLACES: PLACEMENT_FAILED,
     BlockerSize.QUOTA_IN_USE: WAITING_FOR_QUOTA,
     BlockerSize.EXCEEDS_QUOTA: EXCEEDS_MAX_QUOTA,
     BlockerSize.NO_MATCH: NO_MATCHING_FLAVOR,
@@ -96,6 +98,17 @@ class NoFlavors:
         return self.needs_preemption and not policy.always_reclaims
 
     @property
+    def blockers(self) -> tuple[tuple[str, Blocker], ...]:
+        """What stands between pod sets and flavors, with the name of the pod set."""
+        return tuple(
+            (blocked.pod_set, blocker)
+            for blocked in self.pod_sets
+            for group in blocked.groups
+            for attempt in group.attempts
+            for blocker in attempt.blockers
+        )
+
+    @property
     def lasting(self) -> dict[tuple[str, str], tuple[Blocker, ...]]:
         """The lasting part: the blockers of each tried pod set and flavor that no change of
         usage ends.
@@ -104,7 +117,7 @@ class NoFlavors:
             (blocked.pod_set, attempt.flavor): tuple(
                 blocker
                 for blocker in attempt.blockers
-                if blocker.severity is not BlockerSize.QUOTA_IN_USE
+                if blocker.severity > BlockerSize.QUOTA_IN_USE
             )
             for blocked in self.pod_sets
             for group in blocked.groups

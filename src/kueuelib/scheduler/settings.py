@@ -29,6 +29,33 @@ class FairSharing:
     strategies: tuple[str, ...] = BOTH_STRATEGIES
 
 
+NOT_READY_SECONDS = 30.0
+"""After so long, a node that is not ready may have failed although pods still run there."""
+
+
+@frozen
+class NodeFailureRules:
+    """When a node has failed, and what that means (KEP-2724).
+
+    Attributes:
+        replaces: whether the pods of failed nodes get other ones (gate TASFailedNodeReplacement).
+        evicts: whether a workload is evicted at once if there is no other node (gate
+            TASFailedNodeReplacementFailFast). Otherwise, it is tried again and again.
+        taints: whether taints count (gate TASReplaceNodeOnNodeTaints).
+        waits_for_pods: whether a node that is not ready, or tainted, has failed only once no pod
+            of the workload runs there (gate TASReplaceNodeOnPodTermination). Otherwise, that is
+            after `NOT_READY_SECONDS`, or at once if it is tainted.
+        not_ready_too_long: whether a node that has not been ready for `NOT_READY_SECONDS` has
+            failed in any case (gate TASReplaceNodeDueToNotReadyOverFixedTime).
+    """
+
+    replaces: bool = True
+    evicts: bool = True
+    taints: bool = True
+    waits_for_pods: bool = True
+    not_ready_too_long: bool = False
+
+
 @frozen
 class Settings:
     """The settings of the decision engine, all from the manager's configuration.
@@ -57,6 +84,11 @@ class Settings:
             for it (KEP-4136); None if it does not.
         preemption: the policy that protects and orders the candidates for preemption.
         resources: the rules for counting resources against quota.
+        places_pods: whether requests for a topology are decided (KEP-2724, gate
+            TopologyAwareScheduling); otherwise Workloads with such requests wait.
+        node_failures: when a node has failed, and what that means.
+        mixed_profile: whether pods that any domains will do for fill those with the least room
+            first (gate TASProfileMixed); otherwise all pods are placed by BestFit.
     """
 
     queue_timestamp: str = EVICTION
@@ -72,6 +104,9 @@ class Settings:
     past_usage: UsageRule | None = None
     preemption: PreemptionPolicy = KUEUE
     resources: ResourceRules = AS_REQUESTED
+    places_pods: bool = True
+    node_failures: NodeFailureRules = NodeFailureRules()
+    mixed_profile: bool = True
 
 
 DEFAULTS = Settings()

@@ -15,10 +15,11 @@ from kueuelib.api.meta import Obj, ObjectKey, key_of, labels_of
 from kueuelib.api.names import ACTIVE, DEFAULT_NAMESPACE
 from kueuelib.api.quantity import quantity_of
 from kueuelib.api.struct import Struct
-from kueuelib.errors import ConfigError, InvalidObject, InvalidSelector
+from kueuelib.errors import ConfigError, InvalidObject, InvalidQuantity, InvalidSelector
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.settings import DEFAULTS, Settings
+from kueuelib.scheduler.topology.nodes import NodeFacts, node_facts
 from kueuelib.simulator.parsing import named
 from kueuelib.simulator.trace import Demand, Trace
 from kueuelib.simulator.work import CPU
@@ -121,6 +122,8 @@ KINDS = {
         kinds.LOCAL_QUEUES,
         kinds.RESOURCE_FLAVORS,
         kinds.ADMISSION_CHECKS,
+        kinds.TOPOLOGIES,
+        kinds.NODES,
         kinds.NAMESPACES,
         kinds.LIMIT_RANGES,
         kinds.RUNTIME_CLASSES,
@@ -214,6 +217,10 @@ def cluster_of(objects: Iterable[Obj], settings: Settings = DEFAULTS) -> Cluster
             each.name: each
             for each in (_read(obj, kueue.ResourceFlavor) for obj in raw["ResourceFlavor"])
         },
+        topologies={
+            each.name: each for each in (_read(obj, kueue.Topology) for obj in raw["Topology"])
+        },
+        nodes={each.name: each for each in map(_node, raw["Node"])},
         checks={each.name: each for each in checks},
         namespaces=namespaces,
         limit_ranges={each.key: each for each in limit_ranges},
@@ -239,6 +246,16 @@ def _read(obj: Obj, cls: type[T]) -> T:
         subject = f"{obj['kind']} {key_of(obj)}"
         raise ConfigError(subject, str(error), "correct the object") from error
     return decoded
+
+
+def _node(obj: Obj) -> NodeFacts:
+    """What counts of a node; one without conditions is ready."""
+    status = obj.get("status") or {}
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    try:
+        return node_facts({**obj, "status": {**ready, **status}})
+    except (InvalidObject, InvalidQuantity) as error:
+        raise ConfigError(f"Node {key_of(obj)}", str(error), "correct the object") from error
 
 
 def _active(check: kueue.AdmissionCheck) -> kueue.AdmissionCheck:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right, insort
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -49,17 +49,33 @@ def likeness(workload: Workload) -> Likeness:
 
 
 class RunTimes:
-    """The run times of jobs that have ended, in seconds."""
+    """The run times of jobs that have ended, in seconds.
 
-    def __init__(self) -> None:
+    Args:
+        most: how many are kept, the last ones; None for all.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
         self._alike: dict[Likeness, list[float]] = {}
         self._in_queue: dict[ObjectKey, list[float]] = {}
+        self._most = most
+        self._order: deque[tuple[Likeness, float]] = deque()
 
     def add(self, workload: Workload, seconds: float) -> None:
         """Adds a job that has ended."""
         group = likeness(workload)
         insort(self._alike.setdefault(group, []), seconds)
         insort(self._in_queue.setdefault(group[0], []), seconds)
+        if self._most is not None:
+            self._order.append((group, seconds))
+            if len(self._order) > self._most:
+                self._drop(*self._order.popleft())
+
+    def _drop(self, group: Likeness, seconds: float) -> None:
+        self._in_queue[group[0]].remove(seconds)
+        self._alike[group].remove(seconds)
+        if not self._alike[group]:
+            del self._alike[group]
 
     def of(self, workload: Workload) -> tuple[float, ...]:
         """The run times of similar jobs, ascending."""
@@ -230,36 +246,75 @@ def forecast(
         life: the settings for times.
         goes_on: called before each simulation but the first, with the number of finished ones.
     """
-    world = _tree_of(world, key)
+    return forecasts(world, (key,), now, known, runs=runs, seed=seed, life=life, goes_on=goes_on)[
+        key
+    ]
+
+
+def forecasts(
+    world: World,
+    keys: Sequence[ObjectKey],
+    now: float,
+    known: Known,
+    *,
+    runs: int = RUNS,
+    seed: int = 0,
+    life: LifeSettings | None = None,
+    goes_on: Callable[[int], bool] = lambda _: True,
+    stops: Callable[[], bool] = lambda: False,
+) -> dict[ObjectKey, Forecast]:
+    """Simulates forward until several Workloads of one ClusterQueue start, many times.
+
+    Args:
+        world: as for `forecast`.
+        keys: the Workloads, at least one.
+        now: as for `forecast`.
+        known: as for `forecast`.
+        runs: as for `forecast`.
+        seed: as for `forecast`.
+        life: as for `forecast`.
+        goes_on: as for `forecast`.
+        stops: asked again and again in a simulation, which does not count if it ends that way; so
+            `runs` of the results may be 0.
+    """
+    world = _tree_of(world, keys[0])
     draw = _Draw(world, known, now, Random(seed))
     cluster = cluster_in(world)
 
-    def play(*, later: bool) -> _Watch:
-        watch = _Watch(key, now + HORIZON)
+    def play(awaited: Collection[ObjectKey], *, later: bool) -> _Watch:
+        watch = _Watch(awaited, now + HORIZON, stops)
         watch.driver = Driver(cluster, (watch,), life=life)
         watch.driver.run(draw.jobs(later=later))
         return watch
 
-    # Where it does not even start alone, others that come make no difference, and would pile up.
-    later = play(later=False).at is not None
-    waits: list[float] = []
+    # Where they do not even start alone, others that come make no difference, and would pile up.
+    alone = play(keys, later=False)
+    awaited = [key for key in keys if key in alone.starts] or keys
+    later = awaited[0] in alone.starts
+    starts: dict[ObjectKey, list[float]] = {key: [] for key in keys}
     arrivals: list[int] = []
-    because: Counter[str] = Counter()
+    because: dict[ObjectKey, Counter[str]] = {key: Counter() for key in keys}
     while len(arrivals) < runs and (not arrivals or goes_on(len(arrivals))):
-        watch = play(later=later)
+        watch = play(awaited, later=later)
+        if watch.stopped:
+            break
         arrivals.append(draw.later)
-        if watch.at is None:
-            because[watch.why()] += 1
-        else:
-            waits.append(watch.at - now)
-    return Forecast(
-        tuple(sorted(waits)),
-        len(arrivals),
-        dict(because.most_common()),
-        dict(draw.sources),
-        draw.unknown,
-        sorted(arrivals)[len(arrivals) // 2],
-    )
+        for key in keys:
+            if key in watch.starts:
+                starts[key].append(watch.starts[key] - now)
+            else:
+                because[key][watch.why(key)] += 1
+    return {
+        key: Forecast(
+            tuple(sorted(starts[key])),
+            len(arrivals),
+            dict(because[key].most_common()),
+            dict(draw.sources),
+            draw.unknown,
+            sorted(arrivals)[len(arrivals) // 2] if arrivals else 0,
+        )
+        for key in keys
+    }
 
 
 def _tree_of(world: World, key: ObjectKey) -> World:
@@ -285,18 +340,33 @@ def _tree_of(world: World, key: ObjectKey) -> World:
 
 
 class _Watch(Listener):
-    """Ends a simulation when a Workload starts, or when it takes too long."""
+    """Ends a simulation when some Workloads have started, or when it takes too long.
 
-    def __init__(self, key: ObjectKey, deadline: float) -> None:
-        self._key = key
+    Attributes:
+        starts: when Workloads started, the awaited ones and others.
+        stopped: whether it was ended from outside.
+    """
+
+    def __init__(
+        self, awaited: Collection[ObjectKey], deadline: float, stops: Callable[[], bool]
+    ) -> None:
+        self._awaited = set(awaited)
         self._deadline = deadline
-        self.at: float | None = None
+        self._stops = stops
+        self.starts: dict[ObjectKey, float] = {}
+        self.stopped = False
         self.driver: Driver | None = None
+
+    def arrived(self, live: Live, now: float) -> None:
+        """A job was submitted."""
+        del live, now
+        self._look()
 
     def started(self, live: Live, now: float) -> None:
         """A job runs."""
-        if live.key == self._key and self.at is None:
-            self.at = now
+        self.starts.setdefault(live.key, now)
+        self._awaited.discard(live.key)
+        if not self._awaited:
             self._stop()
 
     def rested(self, now: float, until: float) -> None:
@@ -304,12 +374,18 @@ class _Watch(Listener):
         del now
         if until > self._deadline:
             self._stop()
+        self._look()
 
-    def why(self) -> str:
-        """Why it waits at the end, in the words of a condition."""
+    def why(self, key: ObjectKey) -> str:
+        """Why a Workload waits at the end, in the words of a condition."""
         assert self.driver is not None, "it is set before the run"
-        reason = self.driver.engine.standing(self._key).reason
+        reason = self.driver.engine.standing(key).reason
         return "Unknown" if reason is None else condition_reason(reason)
+
+    def _look(self) -> None:
+        if self._stops():
+            self.stopped = True
+            self._stop()
 
     def _stop(self) -> None:
         assert self.driver is not None, "it is set before the run"
@@ -330,6 +406,7 @@ class _Draw:
             key=lambda each: (not has_quota(each), each.key),
         )
         self.later = 0
+        self._encoded: dict[ObjectKey, TraceJob] = {}
         unknown = []
         for each in self._present:
             source = self._source(each, self._elapsed(each))
@@ -361,7 +438,9 @@ class _Draw:
 
     def _job(self, workload: Workload) -> TraceJob:
         elapsed = self._elapsed(workload)
-        return job_of(workload, self._now, self._seconds(workload, elapsed), elapsed)
+        job = self._encoded.get(workload.key) or job_of(workload, self._now, 0.0, elapsed)
+        self._encoded[workload.key] = job
+        return attrs.evolve(job, run_seconds=self._seconds(workload, elapsed))
 
     def _elapsed(self, workload: Workload) -> float:
         if not has_quota(workload):

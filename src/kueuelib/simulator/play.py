@@ -6,6 +6,7 @@ import csv
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +24,7 @@ from kueuelib.simulator.history import ClusterHistory, Historian
 from kueuelib.simulator.job_lifecycles import Timing
 from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.meter import Longest, Meter, Rivals
+from kueuelib.simulator.places import PlaceRows
 from kueuelib.simulator.trace import Sizes, Trace
 from kueuelib.simulator.work import COMPLETED, FAILED, KILLED
 from kueuelib.workload.life import LifeSettings
@@ -257,7 +259,7 @@ def play(
     listeners: Iterable[Listener] = (),
     stops: Callable[[Callable[[], None]], None] = lambda _: None,
 ) -> Played:
-    """Runs a trace once, and writes `jobs.csv` and `queues.csv`.
+    """Runs a trace once, and writes `jobs.csv` and `queues.csv`, and `places.csv` with a topology.
 
     Args:
         trace: the jobs.
@@ -277,16 +279,21 @@ def play(
     meter, asker = Meter(policy.cluster, sizes), _Asker(questions)
     historian = Historian(meter, (trace.last or 0.0) - (trace.first or 0.0))
     longest, rivals = Longest(), Rivals()
+    placing = policy.cluster.world.places(policy.cluster.world.cluster_queues)
     with (
         (folder / "jobs.csv").open("w", newline="") as jobs,
         (folder / "queues.csv").open("w", newline="") as queues,
+        (folder / "places.csv").open("w", newline="") if placing else nullcontext() as places,
     ):
         rows = JobRows(jobs)
         tables = (rows, QueueRows(queues, meter, sample_seconds))
-        heard = (meter, historian, longest, rivals, *tables, asker, *listeners)
+        rooms = [] if places is None else [PlaceRows(places, sample_seconds)]
+        heard = (meter, historian, longest, rivals, *tables, *rooms, asker, *listeners)
         driver = asker.driver = Driver(
             policy.cluster, heard, changes=policy.changes, life=policy.life, timing=timing
         )
+        for room in rooms:
+            room.engine = driver.engine
         stops(driver.stop)
         driver.run(trace, trace.awaited)
         rows.unfinished(driver.live.values(), driver.now)
@@ -294,6 +301,8 @@ def play(
     figures = meter.figures()
     figures["longest_waits"] = longest.figures()
     figures["preempted_by"] = rivals.figures()
+    if rooms:
+        figures["fragmentation"] = rooms[0].figures()
     figures["changes"] = [{"at": change.at, "what": list(change.what)} for change in policy.changes]
     figures["simulation"] = {
         "interrupted": driver.interrupted,

@@ -34,26 +34,26 @@ class PodShape:
         requests: what one pod asks for: resource and Kubernetes quantity, sorted.
         name: of the pod set.
         min_count: the fewest pods worth starting; None: all of them.
-        template: the raw pod template as JSON, if a manifest has one; for the scheduler it replaces
-            `requests`.
+        pod_set: the raw pod set as JSON, if it comes from a manifest; for the scheduler it replaces
+            the others.
     """
 
     count: int = 1
     requests: tuple[tuple[str, str], ...] = ()
     name: str = MAIN_POD_SET
     min_count: int | None = None
-    template: bytes = b""
+    pod_set: bytes = b""
 
     def raw(self) -> Obj:
         """The pod set as a Workload has it."""
-        pod_set: Obj = {"name": self.name, "count": self.count}
+        if self.pod_set:
+            given: Obj = orjson.loads(self.pod_set)
+            return given
+        container = {"name": "c", "image": "-", "resources": {"requests": dict(self.requests)}}
+        template = {"spec": {"containers": [container]}}
+        pod_set: Obj = {"name": self.name, "count": self.count, "template": template}
         if self.min_count is not None:
             pod_set["minCount"] = self.min_count
-        if self.template:
-            pod_set["template"] = orjson.loads(self.template)
-        else:
-            container = {"name": "c", "image": "-", "resources": {"requests": dict(self.requests)}}
-            pod_set["template"] = {"spec": {"containers": [container]}}
         return pod_set
 
 

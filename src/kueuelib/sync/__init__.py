@@ -1,4 +1,4 @@
-"""`submit`, `watch` and `wait` without `await`, for scripts and notebooks.
+"""`submit`, `queue_state`, `watch` and `wait` without `await`, for scripts and notebooks.
 
     from kueuelib import sync
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kueuelib.jobs.client.blocking import queue_state as queue_state
     from kueuelib.jobs.client.blocking import submit as submit
     from kueuelib.jobs.client.blocking import wait as wait
     from kueuelib.jobs.client.blocking import watch as watch
@@ -22,5 +23,5 @@ else:
     from kueuelib.lazy_exports import lazily
 
     __getattr__, __dir__, __all__ = lazily(
-        __name__, {"kueuelib.jobs.client.blocking": "submit wait watch"}
+        __name__, {"kueuelib.jobs.client.blocking": "queue_state submit wait watch"}
     )

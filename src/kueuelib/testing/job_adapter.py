@@ -302,6 +302,7 @@ class AdaptedJobs:
                 labels={"pod-set": entry.name},
                 node_selector={"pod-set": entry.name},
                 tolerations=(toleration,),
+                scheduling_gates=("example.com/conformance",),
             )
             for entry in job.pod_sets()
         ]
@@ -359,4 +360,5 @@ def placed_parts(template: Obj) -> tuple[Any, ...]:
         meta.get("annotations") or {},
         spec.get("nodeSelector") or {},
         spec.get("tolerations") or [],
+        spec.get("schedulingGates") or [],
     )

@@ -103,7 +103,7 @@ class JobConformance(LifeCases, EditCases):
 
     @about("run_with_podsets_info", "restore_podsets_info")
     def test_infos_reach_every_template_and_are_taken_away_again(self) -> None:
-        """Each pod set gets its own labels, annotations, node selectors and tolerations."""
+        """Each pod set gets its own labels, annotations, node selectors, tolerations and gates."""
         job = self._job(self._suspended()).copy()
         before = job.pod_sets()
         remembered = {"spec": {"podSets": [entry.raw() for entry in before]}}
@@ -115,6 +115,7 @@ class JobConformance(LifeCases, EditCases):
             assert meta["annotations"]["pod-set"] == info.name
             assert spec["nodeSelector"]["pod-set"] == info.name
             assert dict(info.tolerations[0]) in spec["tolerations"]
+            assert {"name": info.scheduling_gates[0]} in spec["schedulingGates"]
         job.suspend()
         assert job.restore_podsets_info(infos_for_restore(remembered))
         for entry, wanted in zip(job.pod_sets(), before, strict=True):

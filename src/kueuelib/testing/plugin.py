@@ -12,6 +12,14 @@ def test_my_script(kubeconfig):
 The options of the marker are those of `kueuelib.testing.background.BackgroundServer`. `client`
 needs pytest-asyncio; the others work in every test.
 
+The fixture `local_node` starts `kueuelib node` beside the server, so that pods on it really run:
+
+```python
+@pytest.mark.api_server(simulate=True)
+@pytest.mark.local_node(images={"worker": sys.prefix})
+async def test_my_worker(local_node, client): ...
+```
+
 The fixture `storm` plays storms, see `kueuelib.testing.hostile`. `--storm-seeds FIRST:LAST` chooses
 the seeds of all tests that use it, `--storm-replay SEED` prints the timeline of one.
 """
@@ -19,7 +27,7 @@ the seeds of all tests that use it, `--storm-replay SEED` prints the timeline of
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.util import find_spec
 from inspect import signature
@@ -40,15 +48,20 @@ if find_spec("pytest_asyncio") is not None:
 
     async_fixture = pytest_asyncio.fixture  # type: ignore[assignment]
 
-MARKER = "api_server"
+MARKER, NODE_MARKER = "api_server", "local_node"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Registers the marker."""
+    """Registers the markers."""
     config.addinivalue_line(
         "markers",
         f"{MARKER}(simulate=False, authorization='always', start_time=None): how the server of "
         "the test is to be",
+    )
+    config.addinivalue_line(
+        "markers",
+        f"{NODE_MARKER}(images, options=()): the folder for each image of the node, and further "
+        "options of `kueuelib node`",
     )
 
 
@@ -141,3 +154,31 @@ async def client(api_server: BackgroundServer) -> AsyncIterator[Client]:
     """A client of `api_server` with the administrator's credentials."""
     async with api_server.client() as connected:
         yield connected
+
+
+@pytest.fixture
+def local_node(
+    request: pytest.FixtureRequest, kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The name of a node whose pods are local processes; it needs the mark `local_node`."""
+    from kueuelib.testing.processes import Processes, start_node
+
+    def mark(images: Mapping[str, str], options: Sequence[str] = ()) -> Any:
+        return images, options
+
+    usage = f'write @pytest.mark.{NODE_MARKER}(images={{"worker": sys.prefix}})'
+    marker = request.node.get_closest_marker(NODE_MARKER)
+    if marker is None:
+        raise pytest.UsageError(usage)
+    try:
+        images, more = mark(*marker.args, **marker.kwargs)
+    except TypeError as error:
+        problem = str(error).rpartition("mark() ")[2]
+        raise pytest.UsageError(f"{usage}: it {problem}") from None
+    if not _options(request).get("simulate"):
+        raise pytest.UsageError(
+            f"write @pytest.mark.{MARKER}(simulate=True), too: a pod needs a scheduler"
+        )
+    with Processes(tmp_path_factory.mktemp("node")) as processes:
+        start_node(processes, kubeconfig, images, *more)
+        yield "local"

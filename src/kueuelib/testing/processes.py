@@ -16,12 +16,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Self
 
 import attrs
 
 from kueuelib.errors import KueuelibError
+from kueuelib.node.sandbox import find_bwrap
 
 STOP_SECONDS = 60.0
 """Seconds that a process gets to end after SIGTERM; a busy machine needs many."""
@@ -162,12 +164,7 @@ class Processes:
         Raises:
             ProcessError: it took too long, or ended.
         """
-        deadline = time.monotonic() + seconds
-        while not _answers(url):
-            self.check()
-            if time.monotonic() > deadline:
-                raise self.failure(name, f"is not ready after {seconds:g} s")
-            time.sleep(0.05)
+        self._wait(lambda: _answers(url), name, seconds, 0.05)
 
     def failure(self, name: str, problem: str) -> ProcessError:
         """An error that shows the end of a process's log."""
@@ -175,18 +172,55 @@ class Processes:
         lines = path.read_text(errors="replace").splitlines()[-LOG_LINES:]
         return ProcessError("\n".join([f"kueuelib {name} {problem}", *lines]))
 
+    def wait_for_text(self, text: str, name: str, seconds: float) -> None:
+        """Waits until a process has written a text.
+
+        Raises:
+            ProcessError: it took too long, or ended.
+        """
+        log = self.folder / f"{name}.log"
+        self._wait(lambda: text in log.read_text(errors="replace"), name, seconds)
+
     def wait_for_file(self, path: Path, name: str, seconds: float) -> None:
         """Waits until a process has written a file.
 
         Raises:
             ProcessError: it took too long, or ended.
         """
+        self._wait(path.exists, name, seconds)
+
+    def _wait(
+        self, ready: Callable[[], bool], name: str, seconds: float, pause: float = 0.02
+    ) -> None:
         deadline = time.monotonic() + seconds
-        while not path.exists():
+        while not ready():
             self.check()
             if time.monotonic() > deadline:
                 raise self.failure(name, f"is not ready after {seconds:g} s")
-            time.sleep(0.02)
+            time.sleep(pause)
+
+
+def start_node(
+    processes: Processes, kubeconfig: Path, images: Mapping[str, str | Path], *options: str
+) -> None:
+    """Starts `kueuelib node` and waits until it is ready; without bubblewrap, without a sandbox.
+
+    Args:
+        processes: the running processes; the node's files are in their folder.
+        kubeconfig: of the server, which is on loopback.
+        images: the folder that stands for an image, usually a virtual environment, by its name.
+        options: further options of the command.
+
+    Raises:
+        ProcessError: it did not start; the node refuses to run as root.
+    """
+    args = ["--kubeconfig", str(kubeconfig), "--folder", str(processes.folder / "node"), *options]
+    for name, folder in images.items():
+        args += ["--image", f"{name}={folder}"]
+    if not find_bwrap():
+        args.append("--no-sandbox")
+    processes.start("node", "node", *args)
+    processes.wait_for_text("is ready", "node", READY_SECONDS)
 
 
 @attrs.define
@@ -224,10 +258,11 @@ class LocalCluster:
         """Administrator's access to the server."""
         return self.processes.folder / "kubeconfig"
 
-    def start_server(self, *, simulate: bool = True) -> None:
-        """Starts `kueuelib apiserver` and waits until it answers."""
+    def start_server(self, *options: str, simulate: bool = True) -> None:
+        """Starts `kueuelib apiserver`, with further options, and waits until it answers."""
         args = ["apiserver", "--port", "0", "--kubeconfig", str(self.kubeconfig)]
-        self.processes.start("apiserver", *args, *(["--simulate"] if simulate else []))
+        more = ["--simulate"] if simulate else []
+        self.processes.start("apiserver", *args, *more, *options)
         self.processes.wait_for_file(self.kubeconfig, "apiserver", READY_SECONDS)
 
     def install(self) -> None:

@@ -17,6 +17,8 @@ from kueuelib.errors import FieldError, InvalidObject, InvalidQuantity
 FINAL_SHARE, INITIAL_SHARE = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
 EXCEEDS_QUOTA = "exceedQuotaUntilVictimsLeave"
 """Whether room is given away before its victims have left, as by the Go manager."""
+PARALLEL = "parallelPreemptors"
+"""Whether the next heads are decided while a preemptor waits, unlike in the Go manager."""
 
 _SCENARIO = "Scenario"
 _STRATEGIES = ("BestEffortFIFO", "StrictFIFO")
@@ -39,22 +41,24 @@ _TOP = (
     *_DESCRIBING,
     *("cqs", "cohorts", "flavors", "missing_flavors", "namespaces", "admitted", "pending"),
     *("cycles", "finish", "release_delay", "gates", "fairSharing"),
+    *("topologies", "nodes", "pods", "events"),
     EXCEEDS_QUOTA,
+    PARALLEL,
 )
 _QUEUE = (
     *("cohort", "groups", "strategy", "active", "stopPolicy", "nsSelector"),
-    *("preemption", "fung", "fairSharing"),
+    *("preemption", "fung", "fairSharing", "provisioning"),
 )
 _GATES = ("FlavorFungibility", "PartialAdmission", "PrioritySortingWithinCohort")
 _TAINT = ("key", "value", "effect")
 _TOLERATION = ("key", "operator", "value", "effect", "tolerationSeconds")
-_POD_SET = ("name", "req", "count", "min", "reclaimed", "sel", "tol")
+_POD_SET = ("name", "req", "count", "min", "reclaimed", "sel", "tol", "topology")
 _WORKLOAD = ("name", "cq", "ns", "prio", "created", "podsets", "req")
 _OF_PLACE = {
-    "admitted": ("t", "flv", "reserved_only", "evicted"),
+    "admitted": ("t", "flv", "reserved_only", "evicted", "unhealthy"),
     "pending": ("arrive", "last"),
 }
-_OF_PLACED_POD_SET = {"admitted": ("flv", "assigned"), "pending": ()}
+_OF_PLACED_POD_SET = {"admitted": ("flv", "assigned", "assignment"), "pending": ()}
 
 
 def check(scenario: Any) -> None:
@@ -120,7 +124,7 @@ def _flavors(flavors: Any) -> Iterator[FieldError]:
         return
     for name, flavor in flavors.items():
         path = f"flavors.{name}"
-        yield from _object(path, flavor, ("labels", "taints", "tol"))
+        yield from _object(path, flavor, ("labels", "taints", "tol", "topologyName"))
         if isinstance(flavor, Mapping):
             yield from _rules(f"{path}.taints", flavor.get("taints", ()), _TAINT)
             yield from _rules(f"{path}.tol", flavor.get("tol", ()), _TOLERATION)

@@ -18,13 +18,13 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
 
 from kueuelib.api.codec import decode, encode
-from kueuelib.api.kueue import Cohort, Workload
+from kueuelib.api.kueue import Admission, Cohort, PodSetAssignment, Workload
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.names import (
     ADMITTED,
@@ -37,8 +37,8 @@ from kueuelib.api.names import (
 )
 from kueuelib.errors import InvalidObject
 from kueuelib.scheduler import events
-from kueuelib.scheduler.decide.cycle import Admit, CycleInput, Head, Plan, Wait, decide
-from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.decide.cycle import CycleInput, Head, Plan, Wait, decide
+from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.object_reasons import (
     ClusterQueueInactive,
     InvalidResources,
@@ -51,6 +51,7 @@ from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, NoLonger
 from kueuelib.scheduler.rounds import Rounds
 from kueuelib.scheduler.settings import BOTH_STRATEGIES, FairSharing, Settings
 from kueuelib.scheduler.values import changed
+from kueuelib.testing import topology_scenarios
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,
@@ -61,7 +62,7 @@ from kueuelib.testing.builders import (
     make_pod_set,
     make_workload,
 )
-from kueuelib.testing.scenario_form import EXCEEDS_QUOTA, check
+from kueuelib.testing.scenario_form import EXCEEDS_QUOTA, PARALLEL, check
 
 # ---- the initial facts of a scenario, in the form that an engine observes ------------------------
 
@@ -76,7 +77,8 @@ def settings_of(scenario: Mapping[str, Any]) -> Settings:
     """
     gates = scenario.get("gates", {})
     return Settings(
-        parallel_preemptors=False,
+        parallel_preemptors=scenario.get(PARALLEL, False),
+        places_pods=bool(scenario.get("topologies")),
         flavor_fungibility=gates.get("FlavorFungibility", True),
         partial_admission=gates.get("PartialAdmission", True),
         priority_sorting=gates.get("PrioritySortingWithinCohort", True),
@@ -103,10 +105,12 @@ def facts(scenario: Mapping[str, Any]) -> Iterator[events.Event]:
     for name, description in flavors.items():
         if name not in scenario.get("missing_flavors", ()):
             taints = [_taint(taint) for taint in description.get("taints", ())]
+            named = {key: description[key] for key in ("topologyName",) if key in description}
             flavor = make_flavor(
-                name, description.get("labels"), taints, description.get("tol", ())
+                name, description.get("labels"), taints, description.get("tol", ()), **named
             )
             yield events.FlavorSet(flavor)
+    yield from topology_scenarios.facts(scenario)
     for name, queue in scenario["cqs"].items():
         yield events.ClusterQueueSet(_cluster_queue(name, queue))
     for cohort in scenario.get("cohorts", ()):
@@ -156,6 +160,7 @@ def _cluster_queue(name: str, queue: Mapping[str, Any]) -> Any:
     spec["stopPolicy"] = queue.get("stopPolicy", "None" if queue.get("active", True) else "Hold")
     if "fairSharing" in queue:
         spec["fairSharing"] = {key: str(value) for key, value in queue["fairSharing"].items()}
+    spec |= topology_scenarios.checks_of(queue)
     selector = queue.get("nsSelector")
     return make_cluster_queue(
         name,
@@ -198,7 +203,9 @@ def _workload(workload: Mapping[str, Any], conditions: list[Obj], **status: Any)
     for one in pod_sets(workload):
         name = one.get("name", "main")
         pod: Obj = {"nodeSelector": one.get("sel", {}), "tolerations": list(one.get("tol", ()))}
-        sets.append(make_pod_set(one["req"], name, one.get("count", 1), one.get("min"), **pod))
+        made = make_pod_set(one["req"], name, one.get("count", 1), one.get("min"), **pod)
+        asked = topology_scenarios.topology_request(one.get("topology"))
+        sets.append(made if asked is None else {**made, "topologyRequest": asked})
         if one.get("reclaimed"):
             reclaimable.append({"name": name, "count": one["reclaimed"]})
     return make_workload(
@@ -232,9 +239,11 @@ def _admitted(workload: Mapping[str, Any]) -> Workload:
         flavors = one.get("flv") or workload.get("flv", {})
         if not isinstance(flavors, str) and "pods" in flavors:
             usage["pods"] = count
-        assignments.append(make_assignment(usage, flavors, one.get("name", "main"), count))
+        made = make_assignment(usage, flavors, one.get("name", "main"), count)
+        assignments.append({**made, **topology_scenarios.assignment_of(one)})
+    status = topology_scenarios.unhealthy(workload.get("unhealthy", ()))
     admission = {"clusterQueue": workload["cq"], "podSetAssignments": assignments}
-    return _workload(workload, conditions, admission=admission)
+    return _workload(workload, conditions, admission=admission, **status)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -245,13 +254,19 @@ _RELEASE_AT = 100
 _FINISH_AT = 200
 _LARGEST = 2**63 - 1
 
+Watch = Callable[[Engine, Settled], None]
+"""Looks at an engine after a cycle, and at what was settled."""
 
-def run(scenario: Mapping[str, Any], *, rounds: Rounds | None = None) -> Obj:
+
+def run(
+    scenario: Mapping[str, Any], *, rounds: Rounds | None = None, watch: Watch | None = None
+) -> Obj:
     """Runs one scenario.
 
     Args:
         scenario: its description.
         rounds: decides several cycles per snapshot; None takes a snapshot for each.
+        watch: is called after each cycle with the engine and what was settled.
 
     Raises:
         InvalidObject: a field is not valid, or a key is not known.
@@ -261,11 +276,14 @@ def run(scenario: Mapping[str, Any], *, rounds: Rounds | None = None) -> Obj:
         with `holding`; with fair sharing, `shares` at the end.
     """
     check(scenario)
-    return _ScenarioRun(scenario, rounds).result()
+    return _ScenarioRun(scenario, rounds, watch).result()
 
 
 class _ScenarioRun:
-    def __init__(self, scenario: Mapping[str, Any], rounds: Rounds | None) -> None:
+    def __init__(
+        self, scenario: Mapping[str, Any], rounds: Rounds | None, watch: Watch | None
+    ) -> None:
+        self._watch = watch
         self._scenario = scenario
         self._rounds = rounds
         self._engine = Engine(settings_of(scenario))
@@ -369,6 +387,8 @@ class _ScenarioRun:
         settled = self._engine.settle(plan, self._now)
         if rounds is not None:
             rounds.settled(settled, self._engine)
+        if self._watch is not None:
+            self._watch(self._engine, settled)
         report = {"cycle": number, **_report(cycle, plan), **self._content()}
         told = {victim.key for one in settled.preemptions for victim in one.victims}
         for preemption in plan.preemptions:
@@ -381,11 +401,19 @@ class _ScenarioRun:
                         make_condition(EVICTED, reason=REASON_PREEMPTED, at=self._now),
                         make_condition(PREEMPTED, reason=victim.path.value, at=self._now),
                     )
-        for admit in settled.admissions:
-            conditions = (
-                make_condition(QUOTA_RESERVED, reason="QuotaReserved", at=self._now),
-                make_condition(ADMITTED, reason="Admitted", at=self._now),
+        for eviction in settled.evictions:
+            name = eviction.key.name
+            self._releases.setdefault(name, number + self._delay(name))
+            self._patch(name, make_condition(EVICTED, reason="NodeFailures", at=self._now))
+        for place in settled.placed:
+            admitted = make_condition(ADMITTED, reason="Admitted", at=self._now)
+            self._patch(
+                place.key.name, admitted, admission=encode(place.admission), unhealthyNodes=None
             )
+        for admit in settled.admissions:
+            conditions = [make_condition(QUOTA_RESERVED, reason="QuotaReserved", at=self._now)]
+            if admit.admitted:
+                conditions.append(make_condition(ADMITTED, reason="Admitted", at=self._now))
             past = self._raw[admit.key.name].get("status", {}).get("conditions", ())
             over = [
                 make_condition(condition["type"], False, condition["reason"], self._now)
@@ -423,7 +451,8 @@ class _ScenarioRun:
                 make_condition(ADMITTED, False, "NoReservation", self._now),
                 make_condition(REQUEUED, reason=REASON_PREEMPTED, at=self._now),
             )
-            self._patch(name, *conditions, admission=None)
+            nothing = {"admission": None, "unhealthyNodes": None, "admissionChecks": None}
+            self._patch(name, *conditions, **nothing)
 
     def _between(self, number: int) -> None:
         self._now += _RELEASE_AT
@@ -434,6 +463,12 @@ class _ScenarioRun:
             if raw is not None and raw.get("status", {}).get("admission"):
                 self._something_happened()
                 self._patch(name, make_condition(FINISHED, reason="Succeeded", at=self._now))
+        for event in topology_scenarios.events_after(self._scenario, number):
+            self._something_happened()
+            self._observe(event)
+        marks = topology_scenarios.marks_after(self._scenario, number, self._raw)
+        for name, status in marks.items():
+            self._patch(name, **status)
         for arrival in self._arrivals.pop(number, ()):
             self._something_happened()
             self._create(arrival)
@@ -445,10 +480,7 @@ class _ScenarioRun:
     def _holding(self, key: ObjectKey) -> Obj:
         admission = self._raw[key.name]["status"]["admission"]
         pod_sets = {
-            assignment["name"]: {
-                "flavors": assignment.get("flavors", {}),
-                "count": assignment["count"],
-            }
+            assignment["name"]: _choice(decode(PodSetAssignment, assignment))
             for assignment in admission["podSetAssignments"]
         }
         return {"cq": admission["clusterQueue"], "podsets": pod_sets}
@@ -459,9 +491,13 @@ class _ScenarioRun:
 
 def _report(cycle: CycleInput, plan: Plan) -> Obj:
     names = {head.info.key: head.cluster_queue for head in cycle.heads}
+    names |= {one.info.key: one.holder.cluster_queue for one in cycle.second}
+    evicted = {one.key.name: "NodeFailures" for one in plan.evictions}
     return {
         "entries": [{"name": key.name, "cq": names[key]} for key in plan.order],
-        "admitted": {admit.key.name: _choices(admit) for admit in plan.admissions},
+        "admitted": {one.key.name: _choices(one.admission) for one in plan.placed}
+        | {one.key.name: _choices(one.admission) for one in plan.admissions},
+        **({"evicted": evicted} if evicted else {}),
         "preempted": {
             victim.key.name: {"by": one.key.name, "reason": victim.path.value}
             for one in plan.preemptions
@@ -475,7 +511,8 @@ def _report(cycle: CycleInput, plan: Plan) -> Obj:
                 "qr_reason": wait.condition_reason,
             }
             for wait in plan.waits
-        },
+        }
+        | {one.key.name: {"class": "evicted", "message": one.why} for one in plan.evictions},
     }
 
 
@@ -483,11 +520,18 @@ def _shown(share: float) -> int:
     return _LARGEST if math.isinf(share) else math.ceil(share)
 
 
-def _choices(admit: Admit) -> Obj:
-    return {
-        assignment.name: {"flavors": dict(assignment.flavors), "count": assignment.count}
-        for assignment in admit.admission.pod_set_assignments
-    }
+def _choices(admission: Admission) -> Obj:
+    return {one.name: _choice(one) for one in admission.pod_set_assignments}
+
+
+def _choice(assignment: PodSetAssignment) -> Obj:
+    chosen: Obj = {"flavors": dict(assignment.flavors), "count": assignment.count}
+    placed, delayed = assignment.topology_assignment, assignment.delayed_topology_request
+    if placed is not None:
+        chosen["assignment"] = topology_scenarios.shown_domains(placed)
+    if delayed:
+        chosen["delayed"] = delayed
+    return chosen
 
 
 def _class_of(wait: Wait) -> str:
@@ -511,8 +555,20 @@ def _class_of(wait: Wait) -> str:
     return "other"
 
 
+def _answer(given: Mapping[str, Any], rounds: Rounds | None) -> Obj:
+    if topology_scenarios.is_encoding(given):
+        return topology_scenarios.encoding_of(given)
+    if topology_scenarios.is_ungating(given):
+        return topology_scenarios.ungating_of(given)
+    if topology_scenarios.is_placement(given):
+        return topology_scenarios.placement_of(given)
+    return run(given, rounds=rounds)
+
+
 def main() -> int:
     """Reads one scenario per line and prints one result per line.
+
+    Recorded cases of `kueuelib.testing.topology_scenarios` are recognized by their keys.
 
     A line that cannot be run gets a result with `error`; the error is also on stderr, and the exit
     code is then 1.
@@ -531,7 +587,7 @@ def main() -> int:
             continue
         answer: Obj
         try:
-            answer = run(orjson.loads(line), rounds=Rounds() if many else None)
+            answer = _answer(orjson.loads(line), Rounds() if many else None)
         except (orjson.JSONDecodeError, InvalidObject) as error:
             answer, code = {"error": f"line {number}: {error}"}, 1
             sys.stderr.write(f"{answer['error']}\n")

@@ -80,6 +80,8 @@ class WorkloadContext:
         retry_delays: by AdmissionCheck, the seconds until a Retry is over.
         void: the scheduler's objection to a reservation that is not admitted yet, or None.
         life: the settings for times.
+        has_job: whether the job that its label names is there although it does not own it; the job
+            takes it back.
     """
 
     local_queue: LocalQueueFacts | None = None
@@ -88,6 +90,7 @@ class WorkloadContext:
     retry_delays: Mapping[str, float] = attrs.field(factory=dict)
     void: Reason | None = None
     life: LifeSettings = attrs.field(factory=LifeSettings)
+    has_job: bool = False
 
 
 @attrs.frozen
@@ -132,6 +135,8 @@ class Step:
 
 
 NOTHING = Step()
+TAKEN_BACK = 5.0
+"""Seconds until the next look at a Workload that its job has to take back."""
 
 
 def next_step(wl: Obj, around: WorkloadContext, now: float) -> Step:
@@ -148,7 +153,9 @@ def next_step(wl: Obj, around: WorkloadContext, now: float) -> Step:
     phase = states.phase_of(wl)
     if phase is Phase.FINISHED:
         return _finished(wl, around.life, now)
-    if _lost_its_job(wl):
+    if lost_its_job(wl):
+        if around.has_job:
+            return Step(look_again=now + TAKEN_BACK)
         message = "The workload's owner no longer exists"
         return Step(workload=states.finish(wl, REASON_OWNER_NOT_FOUND, message, now))
     if not states.is_active(wl):
@@ -177,10 +184,13 @@ def next_step(wl: Obj, around: WorkloadContext, now: float) -> Step:
     return _with_quota(wl, phase, around, now)
 
 
-def _lost_its_job(wl: Obj) -> bool:
-    """Whether its job was deleted without it: then the reference to that owner is gone."""
-    job, owners = labels_of(wl).get(JOB_UID_LABEL), wl["metadata"].get("ownerReferences") or ()
-    return bool(job) and all(ref.get("uid") != job for ref in owners)
+def lost_its_job(wl: Obj) -> str:
+    """The UID of the job that it was made for and that no longer owns it; empty if there is none.
+
+    The garbage collector removes the reference when the job is deleted without it.
+    """
+    job, owners = labels_of(wl).get(JOB_UID_LABEL, ""), wl["metadata"].get("ownerReferences") or ()
+    return job if all(ref.get("uid") != job for ref in owners) else ""
 
 
 def obstacle(queue_name: str, around: WorkloadContext) -> Reason | None:
@@ -200,7 +210,7 @@ def _finished(wl: Obj, settings: LifeSettings, now: float) -> Step:
     never_ran = states.condition(wl, FINISHED)["reason"] == REASON_FAILED_TO_START
     if never_ran and wl["metadata"].get("ownerReferences"):
         return NOTHING  # without it the job that cannot start would be tried again
-    if _lost_its_job(wl) and IN_USE_FINALIZER in (wl["metadata"].get("finalizers") or ()):
+    if lost_its_job(wl) and IN_USE_FINALIZER in (wl["metadata"].get("finalizers") or ()):
         return Step(drop_finalizer=True, look_again=now)
     deadline = life.expires_at(wl, settings)
     if deadline is None or now < deadline:

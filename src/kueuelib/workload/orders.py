@@ -1,10 +1,12 @@
 """The scheduler's orders for each Workload, until they are done or void; pure, with its audit.
 
-The scheduler orders three things: an admission, a reason to wait, an eviction. At most one order of
-a Workload is being written; of the others only the newest counts. An order never just vanishes: if
+The scheduler orders admissions, reasons to wait, evictions, and new places. At most one order of a
+Workload is being written; of the others only the newest counts. An order never just vanishes: if
 it ends without being written, the engine receives an event, unless the next order takes over its
-role. The event is `Forgotten` for an admission, which undoes the assumption, or `EvictionFailed`
-for an eviction, whose victim stays.
+role. The event is `Forgotten` for an admission, which undoes the assumption, `NotPlaced` for new
+places, or `EvictionFailed` for an eviction, whose victim stays. New places are only found for a
+Workload whose quota was seen; their order follows the table like a reason to wait, and the engine
+learns of its end.
 
 `A`, `W` and `E` are the three kinds. A dash in front means that the engine learns of the end of the
 order. A line of the table is the waiting order, a column the submitted one:
@@ -54,14 +56,16 @@ same holds for victims and evictions.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.decide.cycle import Admit, Wait
+from kueuelib.scheduler.decide.cycle_values import NodeEviction, Place
 from kueuelib.scheduler.decide.preemption.victims import PendingPreemption, Victim
-from kueuelib.scheduler.events import EvictionFailed, Forgotten
+from kueuelib.scheduler.events import EvictionFailed, Forgotten, NotPlaced
 from kueuelib.scheduler.quota.holders import Holder
 
 REFUSALS = 5
@@ -91,7 +95,15 @@ class Eviction:
         return self.victim.holder.uid
 
 
-What = Admit | Wait | Eviction
+What = Admit | Wait | Place | Eviction | NodeEviction
+Loss = Forgotten | NotPlaced | EvictionFailed
+"""What the engine hears when an order will not be written."""
+_NEEDED: Final[Mapping[type[Loss], tuple[type[What], ...]]] = {
+    Forgotten: (Admit,),
+    NotPlaced: (Place,),
+    EvictionFailed: (Eviction, NodeEviction),
+}
+"""The orders on which the engine relies until then."""
 
 
 @attrs.frozen(eq=False)
@@ -191,7 +203,7 @@ class Edge:
 
     line: PendingWrites | None
     ended: tuple[Ended, ...] = ()
-    events: tuple[Forgotten | EvictionFailed, ...] = ()
+    events: tuple[Loss, ...] = ()
 
 
 def submitted(line: PendingWrites | None, new: Order) -> Edge:
@@ -290,12 +302,14 @@ def _takes_over(new: Order, old: Order) -> bool:
     return type(new.what) is type(old.what) and new.uid == old.uid
 
 
-def _loss(order: Order, why: str = "") -> tuple[Forgotten | EvictionFailed, ...]:
+def _loss(order: Order, why: str = "") -> tuple[Loss, ...]:
     """The event for the engine when an order will not be written; `why` if it was refused."""
     match order.what:
         case Admit():
             return (Forgotten(order.key, order.uid),)
-        case Eviction():
+        case Place():
+            return (NotPlaced(order.key, order.uid),)
+        case Eviction() | NodeEviction():
             return (EvictionFailed(order.key, order.uid, why),)
         case Wait():
             return ()
@@ -304,17 +318,18 @@ def _loss(order: Order, why: str = "") -> tuple[Forgotten | EvictionFailed, ...]
 def foregone(what: What, holder: Holder | None) -> Outcome | None:
     """The outcome of an order that needs no write; None if it has to be written.
 
-    An admission whose assumption the engine has dropped would use uncounted quota.
+    An admission whose assumption the engine has dropped would use uncounted quota, and new places
+    uncounted room.
 
     Args:
         what: the order that would be written next.
         holder: the engine's charge for its Workload, or None.
     """
-    if not isinstance(what, Admit):
+    if not isinstance(what, Admit | Place):
         return None
     if holder is None or holder.uid != what.uid:
         return Outcome.GONE
-    if holder.assumed:
+    if holder.assumed or isinstance(what, Place):
         return None
     return Outcome.STORED  # by an attempt whose answer was lost: the reservation was seen since
 
@@ -365,25 +380,16 @@ class OrderBook:
         order = line.then if line.under_way else line.first
         return None if order is None else order.what
 
-    def admits(self, key: ObjectKey, uid: str) -> bool:
-        """Whether an admission of exactly this Workload waits or is being written."""
-        line = self._lines.get(key)
+    def explains(self, claim: Loss) -> bool:
+        """Whether the order that a claim of the engine needs waits or is being written."""
+        line = self._lines.get(claim.key)
         if line is None:
             return False
         orders = (line.first, line.then)
         return any(
-            order is not None and isinstance(order.what, Admit) and order.uid == uid
-            for order in orders
-        )
-
-    def evicts(self, key: ObjectKey, uid: str) -> bool:
-        """Whether an eviction of exactly this Workload waits or is being written."""
-        line = self._lines.get(key)
-        if line is None:
-            return False
-        orders = (line.first, line.then)
-        return any(
-            order is not None and isinstance(order.what, Eviction) and order.uid == uid
+            order is not None
+            and order.uid == claim.uid
+            and isinstance(order.what, _NEEDED[type(claim)])
             for order in orders
         )
 
@@ -397,69 +403,49 @@ class OrderBook:
 
 # ---- checks at run time that the law of the orders holds. Pure -----------------------------------
 # Everything that the engine assumes has an order, or was stored and will be seen
-# (`kueuelib.workload.orders`). The same holds for the victims that it counts as leaving. A
-# violation would hold quota forever, so it is searched for every few seconds, at a cost that
-# depends only on the number of assumptions. A stored status is seen with a delay, so only claims
-# that stay unexplained for `GRACE` seconds are suspected.
+# (`kueuelib.workload.orders`). The same holds for the victims that it counts as leaving, and for
+# new places. A claim is named by the event that withdraws it. A wrong one would hold quota forever,
+# so they are searched for every few seconds, at a cost that depends only on the number of
+# assumptions. A stored status is seen with a delay, so only claims that stay unexplained for
+# `GRACE` seconds are suspected.
 
 GRACE = 15.0
 """Seconds for which an assumption may exist without an order."""
-
-
-@attrs.frozen
-class Claim:
-    """An assumption of the engine that the API server does not confirm yet.
-
-    Attributes:
-        key: the Workload.
-        uid: its UID.
-        leaving: True: it is leaving; False: it holds quota.
-    """
-
-    key: ObjectKey
-    uid: str
-    leaving: bool
-
-    @property
-    def withdrawal(self) -> Forgotten | EvictionFailed:
-        """The event for the engine if the claim is wrong."""
-        told = EvictionFailed if self.leaving else Forgotten
-        return told(self.key, self.uid)
 
 
 class Audit:
     """Remembers since when claims have been unexplained."""
 
     def __init__(self) -> None:
-        self._since: dict[Claim, float] = {}
+        self._since: dict[Loss, float] = {}
 
     def __len__(self) -> int:
         return len(self._since)
 
     def look(
-        self, assumed: Iterable[Holder], leaving: Iterable[Holder], book: OrderBook, now: float
-    ) -> tuple[Claim, ...]:
+        self,
+        assumed: Iterable[Holder],
+        placed: Iterable[Place],
+        leaving: Iterable[Holder],
+        book: OrderBook,
+        now: float,
+    ) -> tuple[Loss, ...]:
         """The claims that have been unexplained for `GRACE` seconds.
 
         Args:
             assumed: Workloads that the engine charges without having seen a reservation.
+            placed: new places that it charges without having seen them.
             leaving: Workloads that it counts as leaving without having seen an eviction.
             book: the orders.
             now: monotonic seconds.
         """
-        claims = [
-            Claim(holder.key, holder.uid, leaving=False)
-            for holder in assumed
-            if not book.admits(holder.key, holder.uid)
-        ]
-        claims += [
-            Claim(holder.key, holder.uid, leaving=True)
-            for holder in leaving
-            if not book.evicts(holder.key, holder.uid)
-        ]
-        self._since = {claim: self._since.get(claim, now) for claim in claims}
+        claims: list[Loss] = [Forgotten(one.key, one.uid) for one in assumed]
+        claims += [NotPlaced(one.key, one.uid) for one in placed]
+        claims += [EvictionFailed(one.key, one.uid) for one in leaving]
+        unexplained = [claim for claim in claims if not book.explains(claim)]
+        self._since = {claim: self._since.get(claim, now) for claim in unexplained}
         return tuple(claim for claim, since in self._since.items() if now - since >= GRACE)
 
-    def explained(self, claim: Claim) -> None:
+    def explained(self, claim: Loss) -> None:
         """A claim was confirmed or withdrawn; if it remains, its time begins again."""
         self._since.pop(claim, None)

@@ -27,6 +27,7 @@ from kueuelib.api.names import ADMITTED, EVICTED, FINISHED, PODS_READY, QUOTA_RE
 # A new reason needs a line of this table, and the step that evicts, in `next_step` or `life`.
 
 PREEMPTED: Final = names.REASON_PREEMPTED
+NODE_FAILURES: Final = names.REASON_NODE_FAILURES
 CHECK_FAILED: Final = names.REASON_ADMISSION_CHECK
 QUEUE_STOPPED: Final = names.REASON_CLUSTER_QUEUE_STOPPED
 LOCAL_QUEUE_STOPPED: Final = "LocalQueueStopped"
@@ -36,6 +37,7 @@ DEACTIVATED: Final = names.REASON_DEACTIVATED
 DUE_TO: Final = f"{DEACTIVATED}DueTo"
 """Followed by the cause, if the manager deactivated the Workload."""
 
+UNHEALTHY_NODES: Final = "unhealthyNodes"
 REACTIVATED: Final = "Reactivated"
 WAIT_FOR_START: Final = "WaitForStart"
 """The reason of PodsReady=False until all pods are ready; the cause of an eviction for it."""
@@ -60,6 +62,7 @@ class Return:
 
 _RETURNS: Final[Mapping[str, Return]] = {
     PREEMPTED: Return(at_once=True),
+    NODE_FAILURES: Return(at_once=True),
     CHECK_FAILED: Return(at_once=True),
     QUEUE_STOPPED: Return("ClusterQueueRestarted", with_queue=True),
     LOCAL_QUEUE_STOPPED: Return("LocalQueueRestarted", with_queue=True),
@@ -105,6 +108,11 @@ def status_of(wl: Mapping[str, Any]) -> Mapping[str, Any]:
 def condition(wl: Mapping[str, Any], type: str) -> Mapping[str, Any]:
     """The condition of that type, or an empty mapping."""
     return find_condition(status_of(wl).get("conditions"), type)
+
+
+def unhealthy_nodes(wl: Mapping[str, Any]) -> list[str]:
+    """The host names of the nodes whose pods need another place (KEP-2724)."""
+    return [one["name"] for one in status_of(wl).get(UNHEALTHY_NODES) or ()]
 
 
 def is_active(wl: Mapping[str, Any]) -> bool:

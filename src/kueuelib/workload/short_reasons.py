@@ -8,7 +8,13 @@ the message alone.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
+
+from kueuelib.api.phrases import PREEMPTED_FOR
+from kueuelib.api.quantity import Quantity
+from kueuelib.errors import InvalidQuantity
 
 POD_SET = re.compile(r"couldn't assign flavors to pod set (?P<name>\S+?): ")
 
@@ -27,7 +33,18 @@ CAUSES = (
     (r"untolerated taint \{(\S*) \S* \S* \S*\} in flavor ([^\s,;]*[^\s,;.])", r"\2: taint \1"),
     (r"flavor (\S+) doesn't match node affinity", r"\1: node affinity differs"),
     (r"flavor (\S+) not found", r"\1: no such flavor"),
-    (r"resource (\S+) unavailable in ClusterQueue", r"\1: not in the ClusterQueue"),
+    (r"resource (\S+) unavailable in ClusterQueue", r"the queue has no quota for \1"),
+    (
+        r'topology "([^"]+)" allows to fit only (\d+) out of (\d+) (?:pod|slice)\(s\)',
+        r"topology \1: room for \2 of \3",
+    ),
+    (
+        r'topology "([^"]+)" doesn\'t allow to fit any of (\d+) (?:pod|slice)\(s\)',
+        r"topology \1: room for none of \2",
+    ),
+    (r'Flavor "([^"]+)" supports only TopologyAwareScheduling', r"\1: only with a topology"),
+    (r'Flavor "([^"]+)" does not support TopologyAwareScheduling', r"\1: no topology"),
+    (r'Flavor "([^"]+)" does not contain the requested level', r"\1: no such level"),
     (r"Pending the preemption of (\d+) workload\(s\)", r"\1 to be preempted"),
 )
 """The causes that a message about flavors can list, and their short forms."""
@@ -45,9 +62,13 @@ OTHERS = (
         "waits for pods of admitted Workloads",
     ),
     (r"this version has no ([^;]+), requested by [^;]*", r"no \1 in this version"),
+    (r"(\S+ scheduling is turned off) by [^;]*, requested by [^;]*", r"\1"),
+    (PREEMPTED_FOR.pattern, r"\g<why>"),
 )
 """Other messages as a whole, and their short forms."""
 
+SHORTAGES = re.compile("|".join(pattern for pattern, _ in CAUSES[:2]))
+"""The causes that name an amount."""
 _CAUSE = re.compile("|".join(f"(?:{pattern})" for pattern, _ in CAUSES))
 _CAUSES = tuple((re.compile(pattern), form) for pattern, form in CAUSES)
 _OTHERS = tuple((re.compile(pattern, re.DOTALL), form) for pattern, form in OTHERS)
@@ -80,3 +101,38 @@ def _short(cause: str) -> str:
     return next(
         match.expand(form) for pattern, form in _CAUSES if (match := pattern.fullmatch(cause))
     )
+
+
+@lru_cache(maxsize=8192)
+def lacks_in(message: str) -> Mapping[str, Quantity]:
+    """The quota that a Workload lacks, by resource, as a condition message says.
+
+    Later shortages include the requests of earlier pod sets, so the largest of a resource counts.
+    If several flavors were tried, the smallest shortage counts.
+
+    Args:
+        message: the message of `QuotaReserved=False`, as kueuelib or Kueue wrote it.
+    """
+    lacks: dict[str, Quantity] = {}
+    for text in POD_SET.split(message)[2::2]:
+        least: dict[str, Quantity] = {}
+        for match in SHORTAGES.finditer(text):
+            name, amount = _shortage(*match.groups())
+            if amount is not None:
+                least[name] = min(amount, least.get(name, amount))
+        for name, amount in least.items():
+            lacks[name] = max(amount, lacks.get(name, amount))
+    return MappingProxyType(lacks)
+
+
+def _shortage(*groups: str | None) -> tuple[str, Quantity | None]:
+    """A resource, and how much of it is missing, from the groups of `SHORTAGES`."""
+    free, _, more, name, _, before, wanted, most = groups
+    try:
+        if free and more:
+            return free, Quantity.parse(more)
+        return name or "", Quantity.parse(before or "") + Quantity.parse(wanted or "") - (
+            Quantity.parse(most or "")
+        )
+    except InvalidQuantity:
+        return "", None

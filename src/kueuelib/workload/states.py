@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import attrs
@@ -23,7 +23,14 @@ from kueuelib.api.names import (
     QUOTA_RESERVED,
     REQUEUED,
 )
-from kueuelib.api.workload_state import has_quota, is_admitted, is_evicted, is_finished, passed_all
+from kueuelib.api.workload_state import (
+    has_quota,
+    is_admitted,
+    is_evicted,
+    is_finished,
+    passed_all,
+    waits_for_places,
+)
 from kueuelib.errors import KueuelibError
 from kueuelib.workload.checks import (
     check_states,
@@ -39,6 +46,7 @@ from kueuelib.workload.checks import (
 from kueuelib.workload.phases import (
     PODS_MISSING,
     REACTIVATED,
+    UNHEALTHY_NODES,
     Phase,
     admitted_since,
     condition,
@@ -57,6 +65,7 @@ from kueuelib.workload.phases import (
     return_after,
     set_condition,
     status_of,
+    unhealthy_nodes,
     with_status,
     without_status,
 )
@@ -86,11 +95,13 @@ __all__ = [
     "is_finished",
     "is_first_eviction",
     "is_held_back",
+    "mark_unhealthy",
     "may_preempt",
     "named_checks",
     "passed_all",
     "past_seconds",
     "phase_of",
+    "place",
     "preempt",
     "priority_class_of",
     "release",
@@ -103,6 +114,7 @@ __all__ = [
     "sync_checks",
     "target_deactivation",
     "unanswered",
+    "unhealthy_nodes",
     "violations",
     "wait",
     "without_target",
@@ -133,8 +145,10 @@ _HELD = {_R: frozenset({_E}), _A: frozenset({_E}), _E: frozenset({_E})}
 STEPS: Mapping[str, Mapping[Phase, frozenset[Phase]]] = {
     "reserve": {_P: frozenset({_R, _A})},
     "sync_admitted": {**_SAME, _R: frozenset({_R, _A}), _A: frozenset({_A, _R})},
+    "mark_unhealthy": {_R: frozenset({_R}), _A: frozenset({_A})},
     "evict": _HELD,
     "preempt": _HELD,
+    "place": {_R: frozenset({_R, _A}), _A: frozenset({_A})},
     "release": {_E: frozenset({_P})},
     "cancel": {_R: frozenset({_P}), _A: frozenset({_P})},
     "wait": {_P: frozenset({_P})},
@@ -216,12 +230,12 @@ def reserve(
 
 
 def sync_admitted(wl: Obj, now: float) -> Obj:
-    """Brings Admitted in line with quota and checks, in both directions.
+    """Brings Admitted in line with quota, checks and places for pods, in both directions.
 
     Callers do not change an admitted workload until its eviction is complete. An absent condition
     that would be False stays absent.
     """
-    reserved, ready = has_quota(wl), passed_all(wl, ())
+    reserved, ready = has_quota(wl), passed_all(wl, ()) and not waits_for_places(wl)
     if (reserved and ready) == is_admitted(wl) or is_finished(wl):
         return wl
     if reserved and ready:
@@ -242,18 +256,60 @@ def sync_admitted(wl: Obj, now: float) -> Obj:
     return set_condition(wl, ADMITTED, "False", names.REASON_NO_RESERVATION_NO_CHECKS, message, now)
 
 
+def place(wl: Obj, admission: Mapping[str, Any], replaced: Collection[str], now: float) -> Obj:
+    """Gives the pods of a workload with quota other places (KEP-2724).
+
+    It becomes Admitted if it only waited for these.
+
+    Args:
+        wl: the workload.
+        admission: the raw `status.admission` with the new places.
+        replaced: the unhealthy nodes that it takes into account.
+        now: the transition time.
+
+    Raises:
+        IllegalTransition: the workload holds no quota, is being evicted, or finished, or a node
+            that was to be replaced has returned.
+    """
+    _check(wl, "place", "give places")
+    if not {*replaced} <= {*unhealthy_nodes(wl)}:
+        raise IllegalTransition(wl, "give places", "its node has returned")
+    left = [name for name in unhealthy_nodes(wl) if name not in replaced]
+    changed = with_status(mark_unhealthy(wl, left), admission=dict(admission))
+    return changed if is_admitted(wl) else sync_admitted(changed, now)
+
+
 def evict(wl: Obj, reason: str, message: str, now: float) -> Obj:
     """The first half of an eviction: the job has to stop, quota is held until `release`.
 
     A workload that is already being evicted keeps its first reason. The status counts evictions
-    by reason.
+    by reason, and no longer lists nodes to replace.
 
     Raises:
         IllegalTransition: the workload holds no quota or is finished.
     """
     if _check(wl, "evict", "evict") is Phase.EVICTING:
         return wl
-    return count_eviction(set_condition(wl, EVICTED, "True", reason, message, now))
+    changed = without_status(wl, UNHEALTHY_NODES)
+    return count_eviction(set_condition(changed, EVICTED, "True", reason, message, now))
+
+
+def mark_unhealthy(wl: Obj, hosts: Sequence[str]) -> Obj:
+    """Names the nodes whose pods need another place (KEP-2724); the same object if it does already.
+
+    Args:
+        wl: the workload.
+        hosts: their host names, as the assignment has them; none if all are healthy.
+
+    Raises:
+        IllegalTransition: the workload holds no quota, is being evicted, or finished.
+    """
+    _check(wl, "mark_unhealthy", "replace nodes")
+    if [*hosts] == unhealthy_nodes(wl):
+        return wl
+    if not hosts:
+        return without_status(wl, UNHEALTHY_NODES)
+    return with_status(wl, **{UNHEALTHY_NODES: [{"name": host} for host in hosts]})
 
 
 def back_off(wl: Obj, count: int, until: float) -> Obj:
@@ -440,7 +496,7 @@ def _drop_quota(wl: Obj, reason: str, message: str, now: float) -> Obj:
         kept = (CHECK_RETRY,)  # a user has activated it again before its job had stopped
     lost = [entry["name"] for entry in check_states(wl) if entry.get("state") not in kept]
     changed = reset_checks(wl, lost, QUOTA_LOST, now)
-    changed = without_status(changed, "admission")
+    changed = without_status(without_status(changed, "admission"), UNHEALTHY_NODES)
     changed = set_condition(changed, QUOTA_RESERVED, "False", reason, message, now)
     return sync_admitted(changed, now)
 
@@ -459,12 +515,12 @@ def _with_past(wl: Obj, now: float) -> Obj:
 
 # ---- computes the patches that bring a Workload's status to the result of `transitions` ----------
 # The admission bundle (`status.admission`, `status.requeueState`, `status.resourceRequests`,
-# `status.schedulingStats`, the past execution time, and the conditions of `BUNDLE`) is one server-
-# side apply of the manager `kueue-admission`. It is always complete, because omitted fields are
-# removed. The list of checks is replaced by a merge patch, because only that removes fields of a
-# check's controller. If both change, the checks are written first, so that free quota never appears
-# beside an old approval. Every body names the UID and the resource version that it is made from, so
-# that it never applies to another or a changed object.
+# `status.schedulingStats`, `status.unhealthyNodes`, the past execution time, and the conditions of
+# `BUNDLE`) is one server-side apply of the manager `kueue-admission`. It is always complete,
+# because omitted fields are removed. The list of checks is replaced by a merge patch, because only
+# that removes fields of a check's controller. If both change, the checks are written first, so that
+# free quota never appears beside an old approval. Every body names the UID and the resource version
+# that it is made from, so that it never applies to another or a changed object.
 
 CHECKS_MANAGER = "kueue-workload-checks"
 
@@ -483,6 +539,7 @@ _FIELDS = (
     "requeueState",
     "resourceRequests",
     "schedulingStats",
+    UNHEALTHY_NODES,
     "accumulatedPastExecutionTimeSeconds",
     "accumulatedPastExexcutionTimeSeconds",  # the name of v1beta1
 )

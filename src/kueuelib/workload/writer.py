@@ -10,9 +10,10 @@ from collections.abc import Awaitable, Callable
 
 import attrs
 
+from kueuelib.api.answers import expect_change
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, key_of
-from kueuelib.errors import Conflict, NotFound
+from kueuelib.errors import Conflict, MethodNotAllowed, NotFound
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.queries import PatchType
@@ -61,6 +62,9 @@ class StatusWriter:
             stored = await write_status(self.client, old, new, self._learn)
         except Conflict:
             await self.workloads.refresh(key_of(old))
+            raise
+        except NotFound as error:
+            refuse_lost_status(error, old, await self.workloads.refresh(key_of(old)))
             raise
         return stored
 
@@ -131,14 +135,33 @@ async def on_newest(
         except Conflict:
             conflict()
             wl = await workloads.refresh(key)
-        except NotFound:
+        except NotFound as error:
             newer = await workloads.refresh(key)
             if newer is not None and _version(newer) == _version(wl):
+                refuse_lost_status(error, wl, newer)
                 raise
             wl = newer
     if wl is None:
         raise NotFound(f"workload {key} is gone")
     raise Conflict(f"workload {key} changes too fast to be written")
+
+
+def refuse_lost_status(error: NotFound, written: Obj, live: Obj | None) -> None:
+    """Refuse a write to a kind without the status subresource: like a gone object, it answers 404.
+
+    Args:
+        error: the answer to a write of the status.
+        written: the object that was meant.
+        live: the object as it was read since; None if it is gone.
+
+    Raises:
+        MethodNotAllowed: the object is there, so its status cannot be written.
+    """
+    if live is None or error.answer is None:
+        return
+    if live["metadata"]["uid"] == written["metadata"]["uid"]:
+        text = f"its kind has no subresource status in this cluster: {error.message}"
+        raise MethodNotAllowed(text) from error
 
 
 def _version(wl: Obj) -> str:
@@ -171,6 +194,8 @@ async def write_status(
         ready = write.at(current["metadata"]["resourceVersion"]) if number else write
         current = await send(client, old, ready)
         learn(current)
+    if current is not old:
+        expect_change(old, {"status": new.get("status")}, current)
     return current
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kueuelib.api.kinds import NODES
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.errors import ApiError
 from kueuelib.runtime.client import Client
@@ -41,6 +42,17 @@ class CountedClient:
         """Create an object."""
         self.calls[f"create {resource.plural}"] += 1
         return await self.client.create(resource, obj)
+
+    async def make_ready(self, node: Obj) -> None:
+        """Report the status of a node, which creation leaves out, and take away the taint that
+        kube-apiserver adds.
+        """
+        self.calls["patch nodes/status"] += 1
+        self.calls["patch nodes"] += 1
+        key = ObjectKey("", node["metadata"]["name"])
+        body = {"status": node["status"]}
+        await self.client.patch(NODES, key, body, PatchType.MERGE, subresource="status")
+        await self.client.patch(NODES, key, {"spec": {"taints": None}}, PatchType.MERGE)
 
     async def apply_status(
         self, resource: Resource, key: ObjectKey, body: Mapping[str, Any], owner: str

@@ -10,7 +10,9 @@ from kueuelib.api.kinds import (
     LOCAL_QUEUES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
+    NODES,
     RESOURCE_FLAVORS,
+    TOPOLOGIES,
     VALIDATING_WEBHOOKS,
     WORKLOADS,
 )
@@ -19,7 +21,7 @@ from kueuelib.errors import NotFound
 from kueuelib.runtime.queries import PatchType
 
 from .calls import CountedClient
-from .shape import FLAVOR, Shape
+from .shape import FLAVOR, TOPOLOGY, Shape
 
 GONE_SECONDS = 120.0
 OWN_CONFIGURATIONS = "kueue-"
@@ -35,6 +37,9 @@ async def remove_all(client: CountedClient, shape: Shape) -> None:
         await _delete(client, CLUSTER_QUEUES, ObjectKey("", place.name))
         await _delete(client, NAMESPACES, ObjectKey("", place.name))
     await _delete(client, RESOURCE_FLAVORS, ObjectKey("", FLAVOR))
+    await _delete(client, TOPOLOGIES, ObjectKey("", TOPOLOGY))
+    for node in shape.nodes():
+        await _delete(client, NODES, ObjectKey("", node["metadata"]["name"]))
     names = {place.name for place in shape.places()}
     async with asyncio.timeout(GONE_SECONDS):
         for resource, own in ((CLUSTER_QUEUES, names), (RESOURCE_FLAVORS, {FLAVOR})):

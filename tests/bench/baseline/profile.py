@@ -17,7 +17,7 @@ PARTS = (
     ("Events", ("kueuelib.runtime.events",)),
     ("writes: admissions", ("kueuelib.controllers.applier:Applier._admit",)),
     ("writes: why it waits", ("kueuelib.controllers.applier:Applier._wait",)),
-    ("writes: status of queues", ("kueuelib.controllers.queue_status",)),
+    ("writes: status of queues", ("kueuelib.controllers.queues",)),
     ("other reconciles", ("kueuelib.runtime.controller",)),
     (
         "connections: bytes in and out",

@@ -20,10 +20,13 @@ class Seen:
     Attributes:
         class_: its class.
         cpu: that it requests.
+        seconds: how long it runs.
         created: when it was created.
         admitted: when it was last admitted.
         finished: when it finished.
         evictions: how often it lost quota.
+        lost: seconds that it had run before evictions, at most its run time each.
+        ended: evictions after its run time, while its end was still to be written.
         held: CPU seconds of quota that it had until its last admission ended.
         running: whether it is admitted and not finished.
         evicted: whether its condition `Evicted` is true.
@@ -31,10 +34,13 @@ class Seen:
 
     class_: str
     cpu: int
+    seconds: float
     created: float
     admitted: float | None = None
     finished: float | None = None
     evictions: int = 0
+    lost: float = 0.0
+    ended: int = 0
     held: float = 0.0
     running: bool = False
     evicted: bool = False
@@ -42,7 +48,11 @@ class Seen:
 
 @attrs.frozen
 class Waits:
-    """How long the Workloads of a class waited, in seconds from creation to the last admission."""
+    """How long the Workloads of a class waited, in seconds from creation to the last admission.
+
+    With the evictions, the seconds of work that these lost, and how many of them came after the run
+    time, while the end was still to be written.
+    """
 
     count: int
     mean: float
@@ -50,6 +60,8 @@ class Waits:
     p90: float
     longest: float
     evictions: int
+    lost: float = 0.0
+    ended: int = 0
 
 
 @attrs.define
@@ -77,8 +89,8 @@ class Recorder:
         record = self.seen.get(uid)
         if record is None:
             class_ = obj["metadata"]["labels"][CLASS_LABEL]
-            cpu = next(each.cpu for each in self.shape.classes if each.name == class_)
-            record = self.seen[uid] = Seen(class_, cpu, now)
+            kind = next(each for each in self.shape.classes if each.name == class_)
+            record = self.seen[uid] = Seen(class_, kind.cpu, kind.seconds, now)
         if record.finished is not None:
             return
         done, evicted = is_true(obj, "Finished"), is_true(obj, "Evicted")
@@ -89,6 +101,9 @@ class Recorder:
             record.held += record.cpu * (now - record.admitted)
         if evicted and not record.evicted:
             record.evictions += 1
+            if record.admitted is not None and (record.running or running):
+                record.lost += min(now - record.admitted, record.seconds)
+                record.ended += now - record.admitted >= record.seconds
         record.running, record.evicted = running, evicted
         if done:
             record.finished = now
@@ -131,6 +146,8 @@ class Recorder:
             at(waited, 90),
             at(waited, 100),
             sum(each.evictions for each in records),
+            sum(each.lost for each in records),
+            sum(each.ended for each in records),
         )
 
 

@@ -88,6 +88,10 @@ class Result:
         }
         if self.waits:
             figures["evictions"] = float(sum(each.evictions for each in self.waits.values()))
+            figures["evictions after the run time"] = float(
+                sum(each.ended for each in self.waits.values())
+            )
+            figures["work lost by evictions, s"] = sum(each.lost for each in self.waits.values())
         for name, waits in self.waits.items():
             figures[f"wait of {name}, mean, s"] = waits.mean
             figures[f"wait of {name}, p50, s"] = waits.p50

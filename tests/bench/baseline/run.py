@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
-from kueuelib.api.kinds import CLUSTER_QUEUES
+from kueuelib.api.kinds import CLUSTER_QUEUES, NODES
 from kueuelib.api.meta import is_true
 
 from .calls import CountedClient
@@ -70,6 +70,8 @@ async def _measure(
                 queues = set()
                 for resource, obj in load.queue_objects():
                     await client.create(resource, obj)
+                    if resource == NODES:
+                        await client.make_ready(obj)
                     if resource == CLUSTER_QUEUES:
                         queues.add(obj["metadata"]["name"])
                 await _until_active(client, queues, process)

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from tests.conformance.hostile.attack import TARGETS, attacked
 
-SAMPLE = int(os.environ.get("HOSTILE_REQUESTS", "250"))
+SAMPLE = int(os.environ.get("HOSTILE_REQUESTS", "100"))
 SEED = 7
 
 

@@ -37,3 +37,4 @@ class Family:
     crowds: float = 0.0
     users: bool = True
     edits: bool = False
+    waits: bool = False

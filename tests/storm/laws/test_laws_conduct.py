@@ -104,6 +104,28 @@ def test_what_a_conflict_refused_is_read_before_it_is_sent_again() -> None:
     assert wire.names == {"conflicts-are-read-again"}
 
 
+def test_a_write_from_the_present_version_changes_something() -> None:
+    wire = Wire()
+    wire.answer(wire.call("patch", 6, status=1), version=7)
+    wire.answer(wire.call("patch", subresource="status", status={}), version=7)
+    assert wire.broken == []
+    wire.answer(wire.call("patch", 7, status=1), version=7)
+    assert wire.names == {"writes-change-something"}
+
+
+@pytest.mark.parametrize("status", [400, 403, 415, 422])
+def test_a_write_is_not_refused_whatever_the_state(status: int) -> None:
+    wire = Wire()
+    wire.answer(wire.call("patch", 1, status=1), 404)
+    wire.answer(wire.call("get"), status)
+    wire.answer(wire.send("patch", WORKLOADS, "wl", "", b"[]"), 422)
+    gone = json.dumps({"message": "metadata.uid: field is immutable"}).encode()
+    wire.conduct.answered(wire.call("patch", 1, status=1), 422, gone, wire.now)
+    assert wire.broken == []
+    wire.answer(wire.call("patch", 1, status=1), status)
+    assert wire.names == {"requests-are-valid"}
+
+
 def test_what_names_no_version_may_be_sent_again() -> None:
     wire = Wire()
     for _ in range(2):
@@ -182,10 +204,13 @@ def test_nothing_is_written_after_the_lease_was_given_up_until_it_is_taken_again
 @pytest.mark.parametrize(
     ("pause", "broken"), [(0.001, {"calls-are-bounded"}), (WINDOW / MOST, set())]
 )
-def test_nobody_calls_again_and_again_in_no_time(pause: float, broken: set[str]) -> None:
+@pytest.mark.parametrize(("verb", "name"), [("get", "wl"), ("list", "")])
+def test_nobody_calls_again_and_again_in_no_time(
+    verb: str, name: str, pause: float, broken: set[str]
+) -> None:
     wire = Wire()
     for _ in range(MOST + 5):
-        wire.call("get")
+        wire.send(verb, WORKLOADS, name, "", b"")
         wire.now += pause * 1.05
     assert wire.names == broken
 
@@ -417,6 +442,8 @@ def test_every_law_about_calls_is_tried_here() -> None:
         "writes-within-the-lease",
         "own-answers-are-remembered",
         "conflicts-are-read-again",
+        "writes-change-something",
+        "requests-are-valid",
         "calls-are-bounded",
         "nothing-is-let-go-while-it-runs",
         "changes-are-conditional",

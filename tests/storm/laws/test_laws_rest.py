@@ -51,6 +51,12 @@ def counts(reserving: int = 0, admitted: int = 0, pending: int = 0, **status: An
     }
 
 
+def labelled(label: str, text: str) -> Obj:
+    one = job()
+    one["metadata"]["labels"][f"kueue.x-k8s.io/{label}"] = text
+    return one
+
+
 def running(**changes: Any) -> dict[str, list[Obj]]:
     """One job of one CPU runs."""
     one = job(suspend=False)
@@ -178,6 +184,9 @@ WRONG: list[tuple[str, dict[str, list[Obj]]]] = [
             "workloads": [workload(owner(pod(), "Pod"), **ADMITTED)],
         },
     ),
+    ("workloads-follow-their-jobs", waiting() | {"jobs": [job(queue="another")]}),
+    ("workloads-follow-their-jobs", waiting() | {"jobs": [labelled("priority-class", "high")]}),
+    ("workloads-follow-their-jobs", waiting() | {"jobs": [labelled("max-exec-time-seconds", "5")]}),
     ("no-orphans", world(workloads=[FINISHED])),
     ("no-orphans", world(jobs=[COMPLETE], workloads=[leaving(FINISHED, IN_USE)])),
     (

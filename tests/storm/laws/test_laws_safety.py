@@ -13,6 +13,7 @@ from histories import (
     COHORTS,
     EVENTS,
     JOBS,
+    LEADER,
     LEASES,
     LOCAL_QUEUES,
     PODS,
@@ -413,6 +414,53 @@ def an_event_about_the_wrong_job(story: Story) -> None:
     story.put(EVENTS, thing("event", involvedObject=about))
 
 
+def told(mine: Obj, number: int = 1) -> Obj:
+    about = {"kind": "Job", "namespace": "ns", "name": "one", "uid": mine["uid"]}
+    text = "Waiting for quota: cpu on f: 1 more needed"
+    return thing(f"event{number}", involvedObject=about, message=text, count=1)
+
+
+@breaks("waiting-is-explained-once")
+def a_job_that_is_told_twice_for_one_reason(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine, QuotaReserved=False))
+    for number in range(2):
+        story.put(EVENTS, told(mine, number), after=70)
+
+
+@breaks("waiting-is-explained-once")
+def a_job_that_is_told_again_in_an_event_that_counts(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine, QuotaReserved=False))
+    for count in range(2):
+        story.put(EVENTS, {**told(mine), "count": count}, after=70)
+
+
+@breaks("waiting-is-explained-once")
+def a_job_that_is_told_of_each_change_at_once(story: Story) -> None:
+    mine = story.submit(job())
+    for number in range(2):
+        story.put(WORKLOADS, workload(mine, QuotaReserved=False, Evicted=bool(number)))
+        story.put(EVENTS, told(mine, number), after=5)
+
+
+@breaks("waiting-is-explained-once")
+def a_job_that_is_told_why_it_waits_and_did_not(story: Story) -> None:
+    mine = story.submit(job())
+    story.put(WORKLOADS, workload(mine, QuotaReserved=True))
+    story.put(WORKLOADS, workload(mine, **ADMITTED))
+    story.put(EVENTS, told(mine))
+
+
+def test_a_job_may_be_told_each_reason_once_a_minute() -> None:
+    story = Story()
+    mine = story.submit(job())
+    for number in range(3):
+        story.put(WORKLOADS, workload(mine, QuotaReserved=False, Evicted=bool(number % 2)))
+        story.put(EVENTS, told(mine, number), after=60)
+    assert "waiting-is-explained-once" not in story.names, story.broken
+
+
 @breaks("no-job-is-deleted")
 def a_manager_that_deletes_a_job(story: Story) -> None:
     story.submit(job())
@@ -697,3 +745,16 @@ def test_a_late_decision_is_not_written_on_a_workload_that_became_inactive() -> 
     story.put(WORKLOADS, workload(mine, active=False), "user")
     story.put(WORKLOADS, workload(mine, active=False, QuotaReserved=True))
     assert "reserved-only-if-allowed" in story.names
+
+
+@pytest.mark.parametrize("by", ["user", LEADER])
+def test_only_a_user_who_removes_a_workload_excuses_pods_of_a_late_job_controller(by: str) -> None:
+    story = Story(lag=30)
+    mine = story.submit(job())
+    admitted = workload(mine, **ADMITTED)
+    story.put(WORKLOADS, admitted)
+    story.put(JOBS, job(suspend=False))
+    story.drop(WORKLOADS, admitted, by)
+    story.put(JOBS, job())
+    story.put(PODS, pod_of(mine), "server")
+    assert ("pods-start-on-quota" in story.names) is (by == LEADER)

@@ -95,6 +95,26 @@ def test_edits_come_with_settings_that_are_rare() -> None:
     assert not any("/edit-" in act.label for one in calm for act in one.acts)
 
 
+def test_managers_wait_and_remember_and_jobs_have_limits() -> None:
+    found = [scenario(Dice(seed), Family(waits=True)) for seed in range(100)]
+    for block in ("waitForPodsReady", "admissionFairSharing"):
+        assert 40 <= sum(block in one.settings for one in found) <= 90
+    limits = [
+        (act.body or {})["metadata"]["labels"].get("kueue.x-k8s.io/max-exec-time-seconds")
+        for one in found
+        for act in one.acts
+        if act.verb == "create" and act.resource == "jobs.batch"
+    ]
+    assert 0.2 < sum(one is not None for one in limits) / len(limits) < 0.6
+    for one in found:
+        spec = [
+            act.body["spec"] for act in one.setup if act.resource == CLUSTER_QUEUES and act.body
+        ]
+        assert all(
+            ("admissionScope" in part) == ("admissionFairSharing" in one.settings) for part in spec
+        )
+
+
 def treed() -> list[Scenario]:
     found = [scenario(Dice(seed), Family()) for seed in range(300)]
     return [one for one in found if one.resources]
@@ -321,6 +341,26 @@ def test_only_what_users_have_created_is_created_again() -> None:
     target = ("pods", "ns", "one")
     found = [one for n in range(40) for one in meddle(Dice(n), f"write-{n}", target, [])]
     assert {one.verb for one in found} == {"patch", "delete"}
+
+
+def test_a_rival_is_a_copy_of_high_priority_for_the_same_queue() -> None:
+    meta = {"name": "one", "labels": {"kueue.x-k8s.io/queue-name": "team"}}
+    made = act("create", {"metadata": meta, "spec": {}})
+    target = ("workloads.kueue.x-k8s.io", "ns", "job-one-12345")
+    (rival,) = meddle(Dice(1), "write", target, [made], "doubted")
+    assert rival.body is not None
+    assert rival.body["metadata"] == {
+        "name": "one-rival",
+        "labels": {**meta["labels"], "kueue.x-k8s.io/priority-class": "high"},
+    }
+    assert meddle(Dice(1), "write", (target[0], "ns", "pod-one-12345"), [made], "doubted") == ()
+
+
+def test_what_has_just_started_is_deactivated_for_a_while() -> None:
+    off, on = meddle(Dice(1), "start", ("jobs.batch", "ns", "one"), [], "undone")
+    assert (off.verb, off.body) == ("patch-workload", {"spec": {"active": False}})
+    assert on.body == {"spec": {"active": True}}
+    assert 0.1 <= off.at < on.at
 
 
 def test_there_is_no_meddling_without_users() -> None:

@@ -111,6 +111,11 @@ _OBJECTS: dict[str, dict[str, Any]] = {
             "topologyName": "racks",
         }
     },
+    "Topology": {
+        "spec": {
+            "levels": [{"nodeLabel": "example.com/rack"}, {"nodeLabel": "kubernetes.io/hostname"}]
+        }
+    },
     "Workload": {
         "spec": {
             "podSets": [pod_set("main"), pod_set("side", minCount=1, topologyRequest=ASKED)],

@@ -48,7 +48,7 @@ def test_what_is_committed_is_what_is_generated(tmp_path):
 
 def test_there_is_one_definition_per_kind_and_each_can_be_written():
     assert [one["spec"]["names"]["kind"] for one in all_crds()] == list(KINDS)
-    assert len(KINDS) == 8
+    assert len(KINDS) == 9
     for one in all_crds():
         assert "&id" not in to_yaml(one)
 
@@ -104,6 +104,7 @@ def test_schemas_are_structural(kind, version):
         ("AdmissionCheck", {"ac"}, False, True, "None"),
         ("WorkloadPriorityClass", {"wpc"}, False, False, "None"),
         ("ProvisioningRequestConfig", {"prc"}, False, False, "None"),
+        ("Topology", {"topo"}, False, False, "None"),
     ],
 )
 def test_names_scope_status_and_conversion(kind, short_names, namespaced, status, conversion):

@@ -134,6 +134,18 @@ NEW: list[tuple[str, dict[str, Any], str, str]] = [
         "takes no value",
     ),
     ("ResourceFlavor", {"spec.nodeLabels": {}}, "spec.nodeLabels", "or remove topologyName"),
+    (
+        "Topology",
+        {"spec.levels.0.nodeLabel": "kubernetes.io/hostname"},
+        "spec.levels",
+        "remove the level that occurs twice",
+    ),
+    (
+        "Topology",
+        {"spec.levels": [{"nodeLabel": "kubernetes.io/hostname"}, {"nodeLabel": "example.com/a"}]},
+        "spec.levels",
+        "move it to the end",
+    ),
     ("ResourceFlavor", {"spec.nodeLabels": GONE}, "spec.nodeLabels", "or remove topologyName"),
     ("Workload", {"spec.podSets.0.minCount": 1}, "spec.podSets", "at most one pod set"),
     (
@@ -255,6 +267,13 @@ CHANGES: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
     ("AdmissionCheck", {}, {"spec.controllerName": "b"}, "spec.controllerName", "create another"),
     ("ResourceFlavor", {}, {"spec.topologyName": GONE}, "spec.topologyName", "create another"),
     ("ResourceFlavor", {}, {"spec.topologyName": "b"}, "spec.topologyName", "create another"),
+    (
+        "Topology",
+        {},
+        {"spec.levels": [{"nodeLabel": "example.com/block"}]},
+        "spec.levels",
+        "create another Topology",
+    ),
     ("Workload", {}, {"spec.queueName": "b"}, "spec.queueName", "deactivate the Workload"),
     ("Workload", {}, {SECONDS: GONE}, SECONDS, "immutable while quota is reserved"),
     (

@@ -12,8 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kueuelib.api.conversion import HOST, convert, domains_of, slices_of
-from kueuelib.api.workload import DOMAIN_LIMIT, SLICE_LIMIT
+from kueuelib.api.codec import encode
+from kueuelib.api.conversion import convert, domains_of, slices_of, topology_assignment
+from kueuelib.api.workload import (
+    DOMAIN_LIMIT,
+    HOST,
+    MOST_DOMAINS,
+    SLICE_LIMIT,
+    LevelValues,
+    PodCounts,
+    TopologyAssignment,
+    TopologyAssignmentSlice,
+)
 
 from .queue_objects import PLACED, queue_object
 
@@ -122,3 +132,20 @@ def test_a_workload_with_all_its_places_comes_back() -> None:
     again = convert(old, "v1beta2")
     assert convert(again, "v1beta1") == old
     assert again["spec"] == given["spec"]
+
+
+def test_typed_assignments_have_the_same_slices() -> None:
+    for one in RECORDED:
+        levels, domains = one["in"]["levels"], raw(one["in"]["domains"])
+        placed = topology_assignment(
+            levels, [(tuple(each["values"]), each["count"]) for each in domains]
+        )
+        assert encode(placed)["slices"] == slices_of(levels, domains)
+        assert raw(placed.domains) == domains
+
+
+def test_no_more_domains_are_read_than_could_be_written() -> None:
+    values = (LevelValues("a"),)
+    endless = TopologyAssignmentSlice(2**31 - 1, values, PodCounts(1))
+    placed = TopologyAssignment(("rack",), (endless,))
+    assert len(placed.domains) == MOST_DOMAINS

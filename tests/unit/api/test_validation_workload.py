@@ -267,10 +267,31 @@ def test_what_holds_quota_may_not_change(path, value, wanted):
         ("spec.podSets.0.template.spec.volumes", []),
         ("spec.podSets.0.template.spec.volumes", None),
         ("status.admission.podSetAssignments.0.resourceUsage", {"cpu": "3000m"}),
+        (
+            "status.admission.podSetAssignments.0.topologyAssignment",
+            {"levels": ["rack"], "domains": [{"values": ["a"], "count": 3}]},
+        ),
+        ("status.admission.podSetAssignments.0.delayedTopologyRequest", "Pending"),
     ],
 )
 def test_what_means_the_same_or_is_free_may_change(path, value):
     assert validate_workload(change(RESERVED, path, value), RESERVED) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        ({"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 2}, []),
+        ({"podSetSliceRequiredTopology": "rack"}, ["must be set when"]),
+        ({"podSetSliceSize": 2}, ["may not be set when"]),
+    ],
+)
+def test_a_level_for_slices_and_their_size_need_each_other(asked, wanted):
+    new = workload(pod_set(topologyRequest=asked))
+    errors = validate_workload(new)
+    assert paths(errors) == ["spec.podSets[0].topologyRequest.podSetSliceSize"] * len(wanted)
+    assert all(text in error.message for text, error in zip(wanted, errors, strict=True))
+    assert validate_workload(new, new) == []
 
 
 def test_the_name_of_a_workload_priority_class_follows_the_label_of_the_job():

@@ -96,7 +96,7 @@ class FakeClient:
         return SimpleNamespace(endpoint=endpoint)
 
     async def list_all(
-        self, resource: Resource, namespace: str = "", *, label_selector: str = ""
+        self, resource: Resource, namespace: str = "", *, label_selector: str = "", **_: Any
     ) -> AsyncIterator[Obj]:
         assert not label_selector, "explain reads everything"
         self.asked.add(resource.api_version)
@@ -436,7 +436,7 @@ async def test_what_may_not_be_read_is_noted_and_what_is_needed_is_an_error() ->
     assert answer.explanation is not None
     assert answer.explanation.problems == ()
     with pytest.raises(KueuelibError, match="may not list clusterqueues; ask for the right"):
-        await asked("job/train", job(), forbidden=("clusterqueues", "workloads"))
+        await asked("workload/wl", small(), forbidden=("clusterqueues", "workloads"))
 
 
 async def test_a_cluster_without_the_queueing_api_is_an_error() -> None:
@@ -784,10 +784,10 @@ async def test_a_check_that_decides_later_is_named_with_the_changes(
 
 async def test_what_this_version_does_not_do_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     boost, elastic = "kueue.x-k8s.io/priority-boost", "kueue.x-k8s.io/elastic-job"
-    rack = "kueue.x-k8s.io/podset-preferred-topology"
+    forced = "kueue.x-k8s.io/safe-to-forcefully-delete"
     train = job()
     train["metadata"]["annotations"] = {boost: "1", elastic: "true"}
-    train["spec"]["template"]["metadata"] = {"annotations": {rack: "rack"}}
+    train["spec"]["template"]["metadata"] = {"annotations": {forced: "true"}}
     (answer,) = await sent(train)
     show([answer])
     told = " ".join(capsys.readouterr().out.split())
@@ -795,6 +795,6 @@ async def test_what_this_version_does_not_do_is_said(capsys: pytest.CaptureFixtu
     assert one["field"] == f"metadata.annotations[{boost}]"
     assert f"Not done by this version: Job train: metadata.annotations[{boost}] has no" in told
     assert f"workload slices, requested by {elastic} of the Workload; submit it without" in told
-    assert f"scheduling, requested by {rack} of pod set main; submit it without" in told
+    assert f"do not terminate, requested by {forced} of pod set main; submit it without" in told
     submitted = await asked("job/train", train, workload(train))
     assert [one.subject for one in submitted.unhonoured] == ["Job train"]

@@ -6,11 +6,18 @@ from typing import cast
 
 import pytest
 
+from kueuelib.api.meta import Obj
+from kueuelib.api.quantity import Quantity
+from kueuelib.app.explaining import asking
 from kueuelib.app.explaining.asking import ask
 from kueuelib.app.explaining.gather import ObjectNotFound
 from kueuelib.app.explaining.subject import parse_manifests, parse_reference
+from kueuelib.app.explaining.when import ask_when
 from kueuelib.cli.explain.command import answer_data
+from kueuelib.cli.explain.text import show
+from kueuelib.cli.explain.when import lines, when_data
 from kueuelib.errors import ConfigError
+from kueuelib.jobs.client.progress import Progress, State, Why
 from kueuelib.runtime.client import Client
 
 from .test_explaining import SINCE, FakeClient, Ticks, asked, cluster, holder, job, small
@@ -50,6 +57,60 @@ async def test_a_namespace_that_does_not_exist_is_named(reference: str) -> None:
     client = cast("Client", FakeClient(*cluster(), job()))
     with pytest.raises(ObjectNotFound, match="Namespace nope does not exist; there are ns"):
         await ask(client, parse_reference(reference), "nope", clock=Ticks())
+
+
+STATE = Progress(
+    State.QUEUED,
+    Why(
+        "Pending",
+        "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor f, "
+        "2 more needed",
+    ),
+    workload="wl",
+    queue="lq",
+    lacks={"cpu": Quantity.parse("2")},
+    place=3,
+    start_p50=1300.0,
+    start_p90=1600.0,
+    now=1000.0,
+)
+WORDS = "Waiting for quota: cpu on f: 2 more needed; place 3; starts within 5m (p50), 10m (p90)"
+
+
+@pytest.fixture
+def of_namespace(monkeypatch: pytest.MonkeyPatch) -> Client:
+    """A client that may not list ClusterQueues, and a manager that serves a state."""
+
+    async def state(asked: Obj, *, client: object) -> Progress:
+        del client
+        assert asked == {"kind": "Job", "name": "train", "namespace": "ns"}
+        return STATE
+
+    monkeypatch.setattr(asking, "queue_state", state)
+    return cast("Client", FakeClient(*cluster(), small(), forbidden=("clusterqueues",)))
+
+
+async def test_with_the_rights_of_a_namespace_explain_says_what_the_manager_serves(
+    of_namespace: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = await ask(of_namespace, parse_reference("job/train"), "ns", clock=Ticks())
+    show([answer])
+    told = capsys.readouterr().out
+    assert told.startswith(f"Job train: {WORDS}\n")
+    assert "no changes were searched for: may not list clusterqueues" in told
+    data = answer_data(answer)
+    assert (data["verdict"], data["queueState"]["place"]) == ("not evaluated", 3)
+    assert data["queueState"]["text"] == WORDS
+
+
+async def test_with_the_rights_of_a_namespace_its_start_is_that_which_the_manager_serves(
+    of_namespace: Client,
+) -> None:
+    answer = await ask_when(of_namespace, parse_reference("job/train"), "ns", clock=Ticks())
+    assert next(lines(answer)) == f"Job train: {WORDS}"
+    data = when_data(answer)
+    assert (data["p50"], data["p90"]) == ("1970-01-01T00:21:40Z", "1970-01-01T00:26:40Z")
+    assert data["known"]
 
 
 def test_a_file_that_is_no_manifest_is_told_apart_by_its_kind() -> None:

@@ -113,6 +113,27 @@ async def test_the_way_to_webhooks_may_be_somebody_elses(tmp_path: Path) -> None
                     assert all(each == {way, "caBundle"} for each in ways)
 
 
+async def test_a_role_of_ours_that_was_made_an_aggregated_one_gets_its_rules_back(
+    tmp_path: Path,
+) -> None:
+    async with ApiServer() as server:
+        (tmp_path / "config").write_bytes(orjson.dumps(server.kubeconfig()))
+        async with await connect(tmp_path / "config") as client:
+            await install(client, Installation("kueue-system", URL), 60.0)
+            roles = Resource(
+                "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False
+            )
+            key = ObjectKey("", "kueue-manager-role")
+            wanted = await client.get(roles, key)
+            rule = {"clusterRoleSelectors": [{"matchLabels": {"theirs": "true"}}]}
+            body = {"aggregationRule": rule, "rules": []}
+            await client.patch(roles, key, body, PatchType.MERGE, field_manager="kubectl")
+            said = await install(client, Installation("kueue-system", URL), 60.0)
+            found = await client.get(roles, key)
+    assert "clusterrole/kueue-manager-role configured" in said
+    assert (found.get("aggregationRule"), found["rules"]) == (None, wanted["rules"])
+
+
 async def test_pods_of_an_earlier_installation_are_named_with_the_command(tmp_path: Path) -> None:
     inside = Installation("kueue-system", deployed=Deployed())
     outside = Installation("kueue-system", URL)
@@ -151,7 +172,7 @@ async def test_a_configuration_is_not_replaced_by_the_default_one(tmp_path: Path
             assert path in refused.value.fix
             assert await client.get(kinds.CONFIG_MAPS, key) == before
             lines = await install(client, Installation("kueue-system", URL), 60.0)
-            (told, _) = [line for line in lines if line.startswith("warning: apiservice/")]
+            (told, *_) = [line for line in lines if line.startswith("warning: apiservice/")]
             assert "kubectl delete apiservice v1beta" in told
             await client.delete(kinds.CONFIG_MAPS, key)
             await install(client, Installation("kueue-system", deployed=Deployed()), 60.0)
@@ -176,11 +197,19 @@ def test_a_name_that_no_namespace_can_have_is_refused(name: str) -> None:
         check_namespace(name)
 
 
-async def test_nothing_is_written_while_a_kind_is_being_deleted(tmp_path: Path) -> None:
+async def test_nothing_is_written_while_the_namespace_or_a_kind_is_being_deleted(
+    tmp_path: Path,
+) -> None:
     name = "workloads.kueue.x-k8s.io"
     async with ApiServer() as server:
         (tmp_path / "config").write_bytes(orjson.dumps(server.kubeconfig()))
         async with await connect(tmp_path / "config") as client:
+            space = {"name": "kueue-system", "finalizers": ["example.com/slow"]}
+            await client.create(kinds.NAMESPACES, {"metadata": space})
+            await client.delete(kinds.NAMESPACES, ObjectKey("", "kueue-system"))
+            with pytest.raises(ConfigError, match="namespace kueue-system: is being deleted"):
+                await install(client, Installation("kueue-system", URL), 60.0)
+            assert not (await client.list(kinds.CRDS)).items
             (crd,) = (one for one in all_crds() if one["metadata"]["name"] == name)
             crd["metadata"]["finalizers"] = ["example.com/slow"]
             await client.create(kinds.CRDS, crd)

@@ -339,6 +339,7 @@ CASES: Final[dict[str, Case]] = {
         lambda told: told.jobs.pods.shape_policy,
         "Warn",
     ),
+    "integrations.reasonEvents": (False, lambda told: told.controllers.reason_events, False),
     "resources.quotaCheckStrategy": (
         "IgnoreUndeclared",
         lambda told: told.engine.resources.ignores_undeclared,
@@ -453,6 +454,29 @@ GATES: Final[dict[str, tuple[bool, Callable[[JobSettings, Settings], Any], Any]]
     ),
     "PartialAdmission": (False, lambda _, engine: engine.partial_admission, False),
     "PrioritySortingWithinCohort": (False, lambda _, engine: engine.priority_sorting, False),
+    "TASFailedNodeReplacement": (False, lambda _, engine: engine.node_failures.replaces, False),
+    "TASFailedNodeReplacementFailFast": (
+        False,
+        lambda _, engine: engine.node_failures.evicts,
+        False,
+    ),
+    "TASReplaceNodeDueToNotReadyOverFixedTime": (
+        True,
+        lambda _, engine: engine.node_failures.not_ready_too_long,
+        True,
+    ),
+    "TASReplaceNodeOnNodeTaints": (False, lambda _, engine: engine.node_failures.taints, False),
+    "TASReplaceNodeOnPodTermination": (
+        False,
+        lambda _, engine: engine.node_failures.waits_for_pods,
+        False,
+    ),
+    "TASProfileMixed": (False, lambda _, engine: engine.mixed_profile, False),
+    "TopologyAwareScheduling": (
+        False,
+        lambda jobs, engine: (jobs.places_pods, jobs.origin.workload, engine.places_pods),
+        (False, False, False),
+    ),
     "WorkloadPriorityClassDefaulting": (
         False,
         lambda jobs, _: jobs.defaults_priority_class,

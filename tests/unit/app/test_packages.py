@@ -104,7 +104,7 @@ def test_the_chart_gives_what_is_installed(
 def test_the_chart_registers_the_visibility_api_only_with_a_port(tmp_path: Path) -> None:
     write_chart(tmp_path, Installation("kueue-system", deployed=Deployed()))
     values = values_of(Deployed())
-    for port, versions in ((0, 0), (8082, 2)):
+    for port, versions in ((0, 0), (8082, 3)):
         objects = by_name(rendered(tmp_path, "ns", {**values, "visibilityPort": port}))
         assert sum(kind == "APIService" for kind, _ in objects) == versions
         (container,) = objects["Deployment", NAME]["spec"]["template"]["spec"]["containers"]

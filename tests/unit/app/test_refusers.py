@@ -379,28 +379,48 @@ FREEZE = (
 MAY_NOT = 'leases "x" is forbidden: User "me" cannot patch resource "leases" in API group "g"'
 
 
-@pytest.mark.parametrize(("message", "found"), [(FREEZE, True), (MAY_NOT, False)])
+MANAGER = "system:serviceaccount:kueue-system:kueue-controller-manager"
+
+
+@pytest.mark.parametrize(
+    ("messages", "found"),
+    [
+        ({MANAGER: FREEZE}, True),
+        ({"": FREEZE}, False),
+        ({MANAGER: MAY_NOT, "": FREEZE}, True),
+        ({MANAGER: MAY_NOT, "": MAY_NOT}, False),
+    ],
+)
 @pytest.mark.parametrize("exists", [True, False])
-async def test_a_refused_renewal_is_found_by_a_dry_run(
-    client: Client, monkeypatch: pytest.MonkeyPatch, message: str, found: bool, exists: bool
+async def test_a_refused_renewal_is_found_by_a_dry_run_as_the_manager(
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    messages: dict[str, str],
+    found: bool,
+    exists: bool,
 ) -> None:
+    """A policy may be for the manager's account alone, or exempt it."""
     lease = Configuration().lease
     await create(client, kinds.NAMESPACES, lease.namespace)
     if exists:
         spec = {"holderIdentity": "me", "leaseDurationSeconds": 15}
         await create(client, kinds.LEASES, lease.name, lease.namespace, spec=spec)
-    request, tried = client.request, list[str]()
+    request, tried = Client.request, list[tuple[str, str]]()
 
-    async def refusing(method: str, path: str, **options: Any) -> Any:
+    async def refusing(it: Client, method: str, path: str, **options: Any) -> Any:
         if method != "GET" and "/leases" in path:
             assert "dryRun" in str(options["params"])
-            tried.append(method)
-            raise Forbidden(message)
-        return await request(method, path, **options)
+            user = dict((await it.transport.endpoint()).headers).get("Impersonate-User", "")
+            tried.append((method, user))
+            if user in messages:
+                raise Forbidden(messages[user])
+        return await request(it, method, path, **options)
 
-    monkeypatch.setattr(client, "request", refusing)
+    monkeypatch.setattr(Client, "request", refusing)
     report = await examined(client)
-    assert tried == ["PATCH" if exists else "POST"]
+    method = "PATCH" if exists else "POST"
+    asked = [MANAGER, ""] if messages.get(MANAGER) == MAY_NOT else [MANAGER]
+    assert tried == [(method, user) for user in asked]
     leases = [one for one in about(report, "write-refused") if one[1].startswith("Lease ")]
     assert bool(leases) is found
     (leader,) = [one for name, one in report.findings if name == "leader"]

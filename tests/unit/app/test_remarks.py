@@ -11,7 +11,7 @@ from kueuelib.app.explaining.asking import ObjectAnswer, ask, ask_about
 from kueuelib.app.explaining.subject import parse_manifests, parse_reference
 from kueuelib.runtime.client import Client
 
-from .test_explaining import NOW, FakeClient, Ticks, cluster, job, thing, workload
+from .test_explaining import NOW, SINCE, FakeClient, Ticks, cluster, job, thing, workload
 
 NO_NODE = "flavor f has no usable node now (pool=fast): its pods stay Pending until there is one"
 
@@ -105,3 +105,43 @@ async def test_manifests_get_the_remark_too() -> None:
     documents = parse_manifests(text, "in.yaml", "", "ns")
     (answer,) = await ask_about(cast("Client", client), documents, NOW)
     assert NO_NODE in answer.notes
+
+
+async def test_a_pod_that_a_lost_node_keeps_is_named_beside_the_end_of_its_workload() -> None:
+    lone = thing(
+        "Pod",
+        "lone",
+        "v1",
+        metadata={"namespace": "ns", "deletionTimestamp": "1970-01-01T00:00:00Z"},
+        spec={"nodeName": "gone"},
+        status={"phase": "Running"},
+    )
+    flavors = {"name": "main", "flavors": {"cpu": "f"}, "resourceUsage": {"cpu": "4"}, "count": 1}
+    holds = [
+        {"type": each, "status": "True", "reason": each, "message": "", **SINCE}
+        for each in ("QuotaReserved", "Admitted")
+    ]
+    admission = {"clusterQueue": "cq", "podSetAssignments": [flavors]}
+    holder = workload(lone, "pod-lone", admission=admission, conditions=holds)
+    waits = workload(job(pods=1))
+    waits["spec"]["podSets"][0]["count"] = 1
+    answer = await asked(Counting(*world(), holder, waits, lone))
+    assert (
+        "Workload ns/pod-lone ends when node gone has ended Pod lone, which is being deleted; if "
+        "that node is lost: kubectl delete -n ns pod lone --force --grace-period=0"
+    ) in answer.notes
+
+
+async def test_a_job_that_a_finalizer_keeps_is_not_said_to_wait_for_a_manager() -> None:
+    kept = job()
+    kept["metadata"] |= {"deletionTimestamp": "1970-01-01T00:00:00Z", "finalizers": ["a.b/c"]}
+    why = "it is being deleted, and finalizer a.b/c of another program keeps it"
+    client = cast("Client", Counting(*world(), kept))
+    answer = await ask(client, parse_reference("job/train"), "ns", clock=Ticks())
+    assert [one.problem for one in answer.problems] == [why]
+    kept["metadata"]["annotations"] = {"kueue.x-k8s.io/stopping": "true"}
+    client = cast("Client", Counting(*world(), kept, workload(kept)))
+    answer = await ask(client, parse_reference("job/train"), "ns", clock=Ticks())
+    (note,) = answer.notes
+    assert note.startswith(f"{why}; its quota is free as soon as none of its pods runs: kubectl ")
+    assert answer.ignored == ()

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import yaml
 
-from kueuelib.api.kinds import CONFIG_MAPS, LEASES, NAMESPACES
+from kueuelib.api.crd import all_crds
+from kueuelib.api.kinds import CONFIG_MAPS, CRDS, LEASES, NAMESPACES
 from kueuelib.api.meta import ObjectKey, Resource, format_time
 from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration
 from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.app.running_configuration import (
     DECISIVE,
+    OTHERWISE,
     PUBLISHED,
     AssumedConfiguration,
-    is_abandoned,
     published,
     running_configuration,
 )
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import Forbidden, NotFound
 from kueuelib.runtime.client import Client
+from kueuelib.runtime.connection import server_time
 
 PODS_READY = {"waitForPodsReady": {"enable": True, "blockAdmission": True}}
 FAIR = {"fairSharing": {"enable": True, "preemptionStrategies": ["LessThanInitialShare"]}}
@@ -55,18 +56,27 @@ async def lead(client: Client, holder: str, note: str) -> None:
     await client.create(LEASES, {"metadata": meta, "spec": {"holderIdentity": holder}})
 
 
+def unled(why: str) -> str:
+    lease = f"no manager holds the Lease {DEFAULT.lease}, {why}, so nothing is queued or admitted"
+    return f"{lease} {OTHERWISE}; see kueuelib doctor"
+
+
 def mounted(**content: Any) -> str:
     head = {"apiVersion": "config.kueue.x-k8s.io/v1beta1", "kind": "Configuration"}
     return yaml.safe_dump({**head, **content})
 
 
 async def test_a_cluster_that_says_nothing_has_the_default_one(client: Client) -> None:
-    assert await running_configuration(client) == AssumedConfiguration(DEFAULT)
+    expected = AssumedConfiguration(DEFAULT, leaderless=(unled("which does not exist"),))
+    assert await running_configuration(client) == expected
 
 
 async def test_what_the_user_gave_is_used(client: Client) -> None:
     await mount(client, mounted(**PODS_READY))
     given = configuration(**FAIR)
+    expected = AssumedConfiguration(given, leaderless=(unled("which does not exist"),))
+    assert await running_configuration(client, given) == expected
+    given = configuration(**FAIR, leaderElection={"leaderElect": False})
     assert await running_configuration(client, given) == AssumedConfiguration(given)
 
 
@@ -173,22 +183,28 @@ async def test_what_is_published_is_what_decides(client: Client, content: dict[s
 
 
 @pytest.mark.parametrize(
-    ("holder", "ago", "expected"),
+    ("holder", "ago", "lasts", "expected"),
     [
-        ("me", 5, ()),
-        ("me", 60, ("no manager leads (see kueuelib doctor)",)),
-        ("", 5, ()),
-        ("", 60, ("no manager leads (see kueuelib doctor)",)),
+        ("me", 5, 15, ""),
+        ("me", 20, 15, "me renewed it 20s ago"),
+        ("ghost", 78, 86400, "ghost renewed it 78s ago"),
+        ("", 5, 15, ""),
+        ("", 20, 15, "the last one has left"),
     ],
 )
-async def test_a_lease_that_nobody_renews_is_told(
-    client: Client, holder: str, ago: float, expected: tuple[str, ...]
+async def test_a_lease_that_nobody_renews_is_told_at_once(
+    client: Client,
+    holder: str,
+    ago: float,
+    lasts: int,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    renewed = format_time(time.time() - ago).replace("Z", ".000000Z")
-    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}
+    now = await server_time(client)
+    renewed = format_time(now - ago).replace("Z", ".000000Z")
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": lasts, "renewTime": renewed}
     meta = {"name": DEFAULT.lease.name, "namespace": DEFAULT.lease.namespace}
-    assert is_abandoned({"metadata": meta, "spec": spec}, time.time()) is bool(expected)
-    written = {"time": format_time(time.time() - ago), "fieldsV1": {"f:spec": {"f:renewTime": {}}}}
+    written = {"time": format_time(now - ago), "fieldsV1": {"f:spec": {"f:renewTime": {}}}}
     lease = {"metadata": {**meta, "managedFields": [written]}, "spec": spec}
 
     async def get(resource: Resource, key: ObjectKey, **_: Any) -> Any:
@@ -197,5 +213,27 @@ async def test_a_lease_that_nobody_renews_is_told(
         raise NotFound(str(key))
 
     client.get = get  # type: ignore[method-assign]
+    monkeypatch.setattr("kueuelib.app.running_configuration.server_time", stopped(now))
     found = await running_configuration(client)
-    assert (found.configuration, found.leaderless) == (DEFAULT, expected)
+    told = (unled(expected),) if expected else ()
+    assert (found.configuration, found.leaderless) == (DEFAULT, told)
+
+
+def stopped(now: float) -> Any:
+    async def at_a_moment(_: Client) -> float:
+        return now
+
+    return at_a_moment
+
+
+async def test_kinds_that_are_being_deleted_are_named(client: Client) -> None:
+    crd = next(one for one in all_crds() if one["metadata"]["name"].startswith("workloads."))
+    crd = {**crd, "metadata": {**crd["metadata"], "finalizers": ["velero.io/hold"]}}
+    await client.create(CRDS, crd)
+    assert (await running_configuration(client)).ending == ()
+    await client.delete(CRDS, ObjectKey("", crd["metadata"]["name"]))
+    (note,) = (await running_configuration(client)).ending
+    assert note == (
+        "these kinds are being deleted with all objects, of which some may be gone already: "
+        "workloads; see kueuelib doctor"
+    )

@@ -11,7 +11,9 @@ import orjson
 import pytest
 
 from kueuelib.api import kinds
-from kueuelib.api.meta import ObjectKey, annotations_of, format_time
+from kueuelib.api.crd import all_crds
+from kueuelib.api.meta import ObjectKey, Resource, annotations_of, format_time
+from kueuelib.api.names import IN_USE_FINALIZER
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.installation import Installation, install
 from kueuelib.app.uninstallation import RETRIED, Removal, uninstall
@@ -135,6 +137,25 @@ async def test_not_even_force_removes_anything_below_a_manager_that_leads(client
     assert (await client.list(kinds.CRDS)).items
 
 
+async def test_another_namespace_neither_takes_over_nor_removes_what_a_manager_uses(
+    client: Client,
+) -> None:
+    other = Installation("staging", webhook_url="https://127.0.0.1:9443")
+    await client.create(kinds.NAMESPACES, kinds.NAMESPACES.new("staging"))
+    await lead(client, "desk_1", 600)
+    with pytest.raises(ConfigError, match="leads from namespace 'kueue-system', and a cluster"):
+        await install(client, other, 60.0)
+    with pytest.raises(ConfigError, match="manager desk_1 leads from namespace 'kueue-system'"):
+        await uninstall(client, Removal(other), 60.0)
+    lease = Configuration("kueue-system").lease
+    await client.delete(kinds.LEASES, lease)
+    with pytest.raises(ConfigError, match="its roles are those of 'kueue-system'") as it:
+        await uninstall(client, Removal(other), 60.0)
+    assert it.value.fix == "give --namespace kueue-system"
+    assert (await client.list(kinds.CRDS)).items
+    await install(client, other, 60.0)  # nobody leads: the installation moves
+
+
 @pytest.mark.parametrize(
     ("holder", "seconds"), [("desk_1", 1), ("", 600), ("kueue-controller-manager-1_1", 600)]
 )
@@ -171,7 +192,7 @@ async def test_objects_that_another_program_keeps_are_named_before_anything_is_r
     with pytest.raises(ConfigError, match=r"resourceflavor f \(velero\.io/backup-hold\)") as it:
         await uninstall(client, Removal(Installation("kueue-system")), 60.0)
     assert "kubectl patch resourceflavor f --type=json -p '[" in it.value.fix
-    assert len((await client.list(kinds.CRDS)).items) == 8
+    assert len((await client.list(kinds.CRDS)).items) == len(all_crds())
     assert not (await client.list_all(kinds.CRDS).__anext__())["metadata"].get("deletionTimestamp")
     keeping = Removal(Installation("kueue-system"), keep_kinds=True)
     assert await uninstall(client, keeping, 60.0), "which the flavor does not hinder"
@@ -196,3 +217,74 @@ async def test_the_account_loses_its_rights_before_the_workloads_go(client: Clie
     first = min(number for number, line in enumerate(told) if line.startswith("customresourcedef"))
     for name in ("kueue-manager-rolebinding", "kueue-jobs-rolebinding"):
         assert told.index(f"clusterrolebinding/{name} deleted") < first
+
+
+async def freeze(client: Client, name: str, group: str, *resources: str) -> None:
+    """A dead webhook refuses that anything of some kinds is changed or removed."""
+    rule = {
+        "apiGroups": [group],
+        "apiVersions": ["*"],
+        "operations": ["UPDATE", "DELETE"],
+        "resources": [*resources],
+    }
+    hook = {
+        "name": f"{name}.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:9/"},
+        "rules": [rule],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    kind = {"apiVersion": kinds.VALIDATING_WEBHOOKS.api_version, "kind": VALIDATING}
+    body = {**kind, "metadata": {"name": name}, "webhooks": [hook]}
+    await client.create(kinds.VALIDATING_WEBHOOKS, body)
+
+
+VALIDATING = kinds.VALIDATING_WEBHOOKS.kind
+
+
+async def test_what_would_be_refused_is_said_before_anything_is_removed(client: Client) -> None:
+    """Also of objects that are changed last, and not what only our own webhooks refuse."""
+    group = {"apiVersion": kinds.CLUSTER_QUEUES.api_version, "kind": "ClusterQueue"}
+    queue = {**group, "metadata": {"name": "cq", "finalizers": [IN_USE_FINALIZER]}, "spec": {}}
+    kept = []
+    for resource in (kinds.VALIDATING_WEBHOOKS, kinds.MUTATING_WEBHOOKS):
+        for one in (await client.list(resource)).items:  # no manager answers
+            await client.delete(resource, ObjectKey("", one["metadata"]["name"]))
+            meta = {"name": one["metadata"]["name"]}
+            kept.append((resource, {**one, "metadata": meta}))
+    await client.create(kinds.CLUSTER_QUEUES, queue)
+    for resource, one in kept:
+        await client.create(resource, one)
+    await freeze(client, "roles", "rbac.authorization.k8s.io", "clusterroles")
+    await freeze(client, "queues", "kueue.x-k8s.io", "*")
+    before = await stored(client)
+    removal = Removal(Installation("kueue-system"))
+    with pytest.raises(ConfigError) as it:
+        await uninstall(client, removal, 60.0)
+    assert await stored(client) == before
+    assert it.value.problem.startswith("the API server would refuse to remove ")
+    assert it.value.problem.endswith("; nothing was changed")
+    assert "clusterrole/kueue-batch-admin-role, clusterrole/" in it.value.problem
+    assert "; finalizer of clusterqueue cq: " in it.value.problem
+    for name in ("roles", "queues"):
+        assert f"kubectl delete validatingwebhookconfiguration {name} " in it.value.fix
+    for name in ("roles", "queues"):
+        await client.delete(kinds.VALIDATING_WEBHOOKS, ObjectKey("", name))
+    assert await uninstall(client, removal, 60.0)
+    assert not (await client.list(kinds.CRDS)).items
+
+
+async def stored(client: Client) -> list[tuple[str, str, str]]:
+    """Everything that a removal may change, with its version."""
+    every = (
+        kinds.CRDS,
+        kinds.CLUSTER_QUEUES,
+        kinds.VALIDATING_WEBHOOKS,
+        kinds.SECRETS,
+        Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False),
+    )
+    return [
+        (resource.kind, one["metadata"]["name"], one["metadata"]["resourceVersion"])
+        for resource in every
+        async for one in client.list_all(resource)
+    ]

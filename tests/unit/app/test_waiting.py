@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -17,12 +17,14 @@ from kueuelib.app.explaining.waiting import (
     decided,
     told,
     with_groups,
+    with_served,
     word_of,
     word_of_condition,
 )
 from kueuelib.cli.pending.command import to_data, to_lines, with_changes
-from kueuelib.errors import Forbidden
+from kueuelib.errors import Forbidden, NotFound
 from kueuelib.jobs.reconcile.priority import PriorityClasses
+from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.answer import explain, smallest_change, smallest_of
 from kueuelib.scheduler.explain.changes import Ends
 from kueuelib.scheduler.explain.search import Search
@@ -325,7 +327,9 @@ def test_without_rights_the_verdicts_are_those_of_the_manager() -> None:
 
 
 def test_nothing_that_waits_is_said() -> None:
-    assert text(decided(cluster(), ALL, NOW)) == "Nothing waits.\n"
+    nothing = decided(cluster(), ALL, NOW)
+    assert text(nothing) == "Nothing waits.\n"
+    assert text(attrs.evolve(nothing, partial=True)) == "Nothing that waits can be seen.\n"
 
 
 @pytest.mark.parametrize(
@@ -384,3 +388,35 @@ def _owners(owner: Obj) -> Any:
 
     raw = {"metadata": {"name": "x", "ownerReferences": [owner]}, "spec": {"podSets": []}}
     return decode(Workload, raw).metadata.owner_references
+
+
+class PlacesOf:
+    """A manager that serves the places of `lq` only."""
+
+    async def request(self, method: str, path: str, *, params: Any, verb: str) -> Any:
+        del method, params, verb
+        if "/localqueues/lq/" not in path or "kueuelib" not in path:
+            raise NotFound("the server could not find the requested resource")
+        start = {"p50": "1970-01-01T00:21:40Z", "p90": "1970-01-01T00:26:40Z"}
+        first = {"metadata": {"name": "b"}, "expectedStart": start}
+        second = {"metadata": {"name": "a"}, "expectedStart": {"unknown": "few"}}
+        places = ((first, 4, 0), (second, 6, 1))
+        return {
+            "items": [
+                one | {"positionInClusterQueue": place, "positionInLocalQueue": local}
+                for one, place, local in places
+            ]
+        }
+
+
+async def test_places_and_starts_are_those_that_the_manager_serves() -> None:
+    found = told(cluster(waits("a"), waits("b"), waits("c", "other")), ALL, NOW, "few rights")
+    found = await with_served(cast("Client", PlacesOf()), found)
+    assert names(found) == [("b", 5), ("a", 7), ("c", None)]
+    assert [row.place_in_local_queue for row in found.rows] == [1, 2, None]
+    lines = text(found).splitlines()
+    assert lines[0].endswith("WHY   STARTS WITHIN")
+    assert lines[1].endswith("5m (p50), 10m (p90)")
+    assert data(found)["items"][0]["p50"] == "1970-01-01T00:21:40Z"
+    note = "no places are shown for LocalQueue ns/other: the cluster serves no visibility API for "
+    assert found.notes[-1] == f"{note}LocalQueue other"

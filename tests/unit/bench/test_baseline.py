@@ -60,10 +60,23 @@ def test_a_recorder_knows_waits_evictions_and_use():
     recorder.see("b", state(small, "Admitted"), 20.0)
     recorder.see("b", state(small, "Admitted", "Finished"), 30.0)
     assert recorder.finished == 2
-    assert recorder.waits()["medium"] == Waits(1, 6.0, 6.0, 6.0, 6.0, 1)
+    assert recorder.waits()["medium"] == Waits(1, 6.0, 6.0, 6.0, 6.0, 1, 0.5, 1)
     assert recorder.waits()["small"] == Waits(1, 10.0, 10.0, 10.0, 10.0, 0)
     assert recorder.waits()["large"] == Waits(0, 0.0, 0.0, 0.0, 0.0, 0)
     assert recorder.use() == pytest.approx((5 * 2 + 5 * 4 + 1 * 10) / (600 * 20))
+
+
+def test_an_eviction_loses_what_ran_and_nothing_before_the_admission():
+    recorder = Recorder(BASELINE)
+    large = BASELINE.classes[2]
+    recorder.see("a", state(large, "Admitted"), 12.0)
+    recorder.see("a", state(large, "Admitted", "Evicted"), 12.25)
+    recorder.see("a", state(large, "Evicted"), 12.5)
+    recorder.see("a", state(large, "Evicted"), 13.0)
+    recorder.see("b", state(large), 12.0)
+    recorder.see("b", state(large, "Evicted"), 13.0)
+    waits = recorder.waits()["large"]
+    assert (waits.evictions, waits.lost, waits.ended) == (2, 0.25, 0)
 
 
 def test_a_recorder_knows_the_use_that_cluster_queues_report():

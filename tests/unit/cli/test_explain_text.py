@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from kueuelib.api.codec import decode
+from kueuelib.api.kueue import Topology
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.explaining.asking import ObjectAnswer
 from kueuelib.cli.explain.command import answer_data
 from kueuelib.cli.explain.text import show
 from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import (
     make_assignment,
     make_check,
@@ -154,4 +157,28 @@ def test_the_label_that_no_flavor_has_is_named(capsys: pytest.CaptureFixture[str
     pods = make_pod_set({"cpu": 1}, nodeSelector={"arch": "amd64"})
     world = queue(world, "mine", 1).with_workload(make_workload("job", "mine", pod_sets=[pods]))
     text = "Pod set main: the pods want arch amd64, the nodes of flavor f have arm64"
+    assert text in told(world, capsys)
+
+
+def test_the_levels_of_a_topology_are_named_to_who_asks_for_another(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spec = {"levels": [{"nodeLabel": "rack"}]}
+    topology = decode(Topology, {"metadata": {"name": "t"}, "spec": spec})
+    world = World(settings=Settings(places_pods=True), topologies={"t": topology})
+    world = world.with_namespace("ns", {}).with_flavor(
+        make_flavor("f", {"a": "b"}, topologyName="t")
+    )
+    pods = {**make_pod_set({"cpu": 1}), "topologyRequest": {"required": "rak"}}
+    world = queue(world, "mine", 1).with_workload(make_workload("job", "mine", pod_sets=[pods]))
+    assert "Pod set main: Topology t of flavor f has the levels rack" in told(world, capsys)
+
+
+def test_a_resource_without_quota_is_named_in_plain_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    world = queue(World().with_namespace("ns", {}).with_flavor(make_flavor("f")), "mine", 1)
+    asked = {"cpu": 1, "ephemeral-storage": "1Gi"}
+    world = world.with_workload(make_workload("job", "mine", asked))
+    text = "Pod set main: the queue has no quota for ephemeral-storage"
     assert text in told(world, capsys)

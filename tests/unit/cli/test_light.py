@@ -72,3 +72,15 @@ def test_answers_import_no_servers_and_no_search(command: str) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_adapters_import_most_of_the_library_with_the_first_job() -> None:
+    """Airflow imports its DAGs again and again."""
+    code = (
+        "import sys, kueuelib.integrations.waiting\n"
+        "print([name for name in sys.modules if name.startswith('kueuelib.jobs')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"

@@ -583,7 +583,7 @@ async def test_an_order_stays_when_its_writing_is_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert case.told == []
-    assert case.applier.book.admits(KEY, "u1")
+    assert case.applier.book.explains(Forgotten(KEY, "u1"))
 
 
 async def test_a_reason_that_the_server_does_not_take_is_given_up() -> None:

@@ -11,8 +11,12 @@ from kueuelib.api.kinds import CLUSTER_QUEUES
 from kueuelib.api.meta import key_of
 from kueuelib.api.names import IN_USE_FINALIZER
 from kueuelib.controllers.queue_metrics import OwnedSeries
-from kueuelib.controllers.queue_status import LONGEST_PAUSE, PAUSE, QueueStatusWriter
-from kueuelib.controllers.queues import ClusterQueueReconciler
+from kueuelib.controllers.queues import (
+    LONGEST_PAUSE,
+    PAUSE,
+    ClusterQueueReconciler,
+    QueueStatusWriter,
+)
 from kueuelib.errors import NotFound, TransportError
 from kueuelib.runtime.clock import SystemClock
 from kueuelib.scheduler.engine import Engine

@@ -24,7 +24,13 @@ from kueuelib.controllers.visibility.server import (
     front_proxy,
     proxied,
 )
-from kueuelib.controllers.visibility.summary import PendingPage, page_of, summary
+from kueuelib.controllers.visibility.summary import (
+    PendingPage,
+    PredictedStart,
+    PredictedStarts,
+    page_of,
+    summary,
+)
 from kueuelib.embedded.credentials import Authority
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import BadRequest
@@ -32,6 +38,7 @@ from kueuelib.runtime.certificates import host_names, load, renewed, server_cont
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect
 from kueuelib.runtime.queries import PatchType
+from kueuelib.scheduler import events
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.world import World
 from kueuelib.testing.builders import (
@@ -43,6 +50,7 @@ from kueuelib.testing.builders import (
 
 API = "/apis/visibility.kueue.x-k8s.io"
 OF_QUEUE = f"{API}/v1beta2/clusterqueues/cq/pendingworkloads"
+OWN_LOCAL = "/apis/visibility.kueuelib.dev/v1alpha1/namespaces/ns/localqueues/lq/pendingworkloads"
 OF_LOCAL = f"{API}/v1beta1/namespaces/ns/localqueues/lq/pendingworkloads"
 RBAC = "rbac.authorization.k8s.io"
 TRUST = {
@@ -67,6 +75,18 @@ def engine() -> Engine:
         fields: Any = {"namespace": namespace, "priority": priority, "created": number}
         world = world.with_workload(make_workload(f"w{number}", "lq", {"cpu": 2}, **fields))
     return world.engine(100.0)
+
+
+class Starts:
+    """Predicts the start of one Workload."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def of(self, cluster_queue: str) -> PredictedStarts:
+        self.asked += 1
+        starts = {ObjectKey("ns", "w3"): PredictedStart(120.0, None, "too few")}
+        return PredictedStarts(100.0, starts, "only the first")
 
 
 def positions(body: Obj) -> list[tuple[str, int, int]]:
@@ -108,6 +128,19 @@ def test_the_order_is_the_engines_and_positions_begin_at_0() -> None:
 def test_a_local_queue_of_the_same_name_elsewhere_does_not_count() -> None:
     body = summary("v1beta1", engine().pending("cq"), PendingPage(), ObjectKey("ns", "lq"))
     assert positions(body) == [("w3", 1, 0), ("w0", 2, 1), ("w2", 4, 2)]
+
+
+def test_the_order_follows_changes_between_two_pages() -> None:
+    found, one = engine(), PendingPage(limit=1)
+    (first,) = summary("v1beta2", found.pending("cq"), one)["items"]
+    name, namespace = first["metadata"]["name"], first["metadata"]["namespace"]
+    found.observe(events.WorkloadGone(ObjectKey(namespace, name)), 9.0)
+    (second,) = summary("v1beta2", found.pending("cq"), one)["items"]
+    assert second["metadata"]["name"] != name
+    back: Any = {"namespace": namespace, "priority": 99}
+    found.observe(events.WorkloadSet(make_workload(name, "lq", **back)), 10.0)
+    (again,) = summary("v1beta2", found.pending("cq"), one)["items"]
+    assert (again["metadata"]["name"], again["priority"]) == (name, 99)
 
 
 @pytest.mark.parametrize(
@@ -159,8 +192,10 @@ def test_the_api_server_is_known_by_its_certificate() -> None:
 class Place:
     """A server that obeys roles, and the visibility API beside it."""
 
-    def __init__(self, server: ApiServer, client: Client, port: int, authority: Authority) -> None:
-        self.server, self.client = server, client
+    def __init__(
+        self, server: ApiServer, client: Client, port: int, authority: Authority, starts: Starts
+    ) -> None:
+        self.server, self.client, self.starts = server, client, starts
         self._url, self._authority = f"https://127.0.0.1:{port}", authority
 
     async def allow(self, user: str, resource: str, namespace: str = "") -> str:
@@ -168,7 +203,7 @@ class Place:
         kind = "Role" if namespace else "ClusterRole"
         meta = {"name": f"{user}-{resource}", **({"namespace": namespace} if namespace else {})}
         rule = {
-            "apiGroups": ["visibility.kueue.x-k8s.io"],
+            "apiGroups": ["visibility.kueue.x-k8s.io", "visibility.kueuelib.dev"],
             "resources": [f"{resource}/pendingworkloads"],
             "verbs": ["get"],
         }
@@ -223,12 +258,13 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
             await client.patch(CONFIG_MAPS, key, {"data": data}, PatchType.MERGE)
             context = server_context()
             load(context, renewed(None, host_names(["127.0.0.1"]), time.time()))
-            api = VisibilityServer("127.0.0.1", 0, context, client, engine())
+            starts = Starts()
+            api = VisibilityServer("127.0.0.1", 0, context, client, engine(), starts)
             started = asyncio.Event()
             task = asyncio.create_task(api.run(started.set))
             try:
                 await asyncio.wait_for(started.wait(), 60)
-                found = Place(server, client, api.port, authority)
+                found = Place(server, client, api.port, authority, starts)
                 found._folder = str(tmp_path)
                 yield found
             finally:
@@ -289,6 +325,24 @@ async def test_what_is_not_there_or_not_known_is_a_status(place: Place) -> None:
         f"{API}/v1beta2/namespaces/ns/localqueues/lost/pendingworkloads", token
     )
     assert (status, body["items"]) == (200, [])
+
+
+async def test_our_own_group_also_has_expected_starts(place: Place) -> None:
+    await _namespace(place)
+    tenant = await place.allow("tenant", "localqueues", "ns")
+    status, body = await place.get(f"{OWN_LOCAL}?workload=w3", tenant)
+    assert (status, body["apiVersion"]) == (200, "visibility.kueuelib.dev/v1alpha1")
+    (item,) = body["items"]
+    assert item["positionInClusterQueue"] == 1
+    assert item["expectedStart"] == {"p50": "1970-01-01T00:02:00Z", "unknown": "too few"}
+    _, body = await place.get(OWN_LOCAL, tenant)
+    assert positions(body) == [("w3", 1, 0), ("w0", 2, 1), ("w2", 4, 2)]
+    assert body["items"][1]["expectedStart"] == {"unknown": "only the first"}
+    # Those of other namespaces stay unknown, and so does what does not wait.
+    for name in ("w4", "absent"):
+        assert (await place.get(f"{OWN_LOCAL}?workload={name}", tenant))[1]["items"] == []
+    assert (await place.get(OWN_LOCAL.replace("/ns/", "/other/"), tenant))[0] == 403
+    assert place.starts.asked <= 2
 
 
 async def test_discovery_tells_what_an_api_server_merges_into_its_own(place: Place) -> None:

@@ -76,3 +76,16 @@ def test_a_step_at_a_later_time_is_one(reconciler: WorkloadReconciler) -> None:
 
 def test_an_initial_change_is_always_reconciled(reconciler: WorkloadReconciler) -> None:
     assert reconciler.has_step(changed(workload(), initial=True))
+
+
+def test_a_workload_without_its_owner_waits_for_a_job_that_exists(
+    reconciler: WorkloadReconciler,
+) -> None:
+    lost = workload()
+    lost["metadata"]["labels"] = {"kueue.x-k8s.io/job-uid": "there"}
+    ended = reconciler._next_step(lost, 0.0).workload
+    assert ended is not None
+    assert ended["status"]["conditions"][-1]["reason"] == "OwnerNotFound"
+    reconciler._exists = lambda uid, namespace: (uid, namespace) == ("there", "ns")
+    assert reconciler._next_step(lost, 0.0).workload is None
+    assert reconciler.has_step(changed(lost))

@@ -12,31 +12,16 @@ import yaml
 from kueuelib.api.crd import KINDS, crd
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj
-from kueuelib.api.missing_features import KEYS, RECORDS, TOPOLOGY
+from kueuelib.api.missing_features import KEYS, RECORDS
 
-NO_TOPOLOGY = f"this version has no {TOPOLOGY}"
 PAGE = Path(__file__).parents[3] / "docs" / "fields.md"
 VERSIONS = ("v1beta1", "v1beta2")
-PLACED = "status.admission.podSetAssignments[]"
 REQUEST = "spec.podSets[].topologyRequest"
 STORED_ONLY = {
     ("ResourceFlavor", "spec.nodeTaints[].timeAdded"),
     ("WorkloadPriorityClass", "description"),
-    ("Workload", f"{PLACED}.delayedTopologyRequest"),
-    ("Workload", f"{PLACED}.topologyAssignment"),
-    ("Workload", "status.unhealthyNodes"),
-    *(
-        ("Workload", f"{REQUEST}.{name}")
-        for name in ("podIndexLabel", "subGroupCount", "subGroupIndexLabel")
-    ),
 }
 """Stored fields that nothing reads, each with those below it."""
-WAITING = {
-    ("ResourceFlavor", "spec.topologyName"): f"makes its ClusterQueues inactive: {NO_TOPOLOGY}",
-    ("Workload", REQUEST): f"waits: {NO_TOPOLOGY}",
-}
-"""Fields that ask for a missing feature, each with those below it, unless these are stored only."""
-
 UNSERVED: dict[str, list[tuple[str, str, str]]] = {
     "ClusterQueue": [
         ("spec.concurrentAdmissionPolicy", "v1beta2", "concurrent admission"),
@@ -72,6 +57,17 @@ UPSTREAM_KEYS: dict[str, dict[str, str]] = yaml.safe_load(FACTS.read_text("utf-8
 
 _JOBS, _PODS = "e2e/test_scenarios_jobs.py", "unit/jobs/pods"
 HONOURED = {
+    **dict.fromkeys(
+        (
+            *(f"annotations podset-{name}-topology" for name in ("preferred", "required")),
+            "annotations podset-unconstrained-topology",
+            "annotations podset-slice-required-topology",
+            "annotations podset-slice-required-topology-constraints",
+            "annotations podset-slice-size",
+            "annotations podset-group-name",
+        ),
+        "unit/jobs/contract/test_topology.py::test_the_first_annotation_counts",
+    ),
     "labels max-exec-time-seconds": (
         "e2e/test_time.py::test_an_execution_that_takes_too_long_is_ended"
     ),
@@ -89,6 +85,15 @@ HONOURED = {
         "unit/jobs/reconcile/test_plan.py::test_the_workload_follows_the_priority_class_label"
     ),
     "labels queue-name": f"{_JOBS}::test_a_queued_job_is_stored_suspended_and_gets_its_workload",
+    **dict.fromkeys(
+        ("labels pod-group-pod-index", "annotations pod-group-pod-index-label"),
+        "unit/jobs/catalog/test_ranks.py"
+        "::test_another_label_may_have_the_index_of_a_pod_in_its_group",
+    ),
+    "annotations pod-index-offset": (
+        "unit/scheduler/topology/test_ungater.py"
+        "::test_pods_start_where_kueue_was_seen_to_start_them"
+    ),
     "annotations admission-gated-by": (
         "unit/scheduler/engine/test_queues.py::test_who_is_gated_stays_out_of_its_queue"
     ),
@@ -151,8 +156,6 @@ generated.
 - **honoured**: decisions depend on it, and a test fails if they do not.
 - **written**: the manager or the controller of a check writes it, and reads back what it needs.
 - **stored only**: it is stored, and nothing reads it. What another manager wrote there stays.
-- **waits**: a Workload that uses it to ask for something waits, and its condition says why. A
-  Workload that holds quota keeps it.
 
 Both versions are served and `v1beta2` is stored. A field that only one version has under this
 name has its counterpart in the other, with the same meaning. The CRDs define the valid values:
@@ -164,7 +167,7 @@ held.
 
 A pod template keeps all its fields. A field that is **not served** is not stored: `kubectl`
 refuses it as an unknown field, and an API server drops it where the client does not ask for
-strict validation. There are no `Topology`, `MultiKueueConfig` and `MultiKueueCluster` kinds.
+strict validation. There are no `MultiKueueConfig` and `MultiKueueCluster` kinds.
 [Labels and annotations](#labels-and-annotations) are at the end.
 """
 
@@ -231,7 +234,6 @@ def fate(kind: str, path: str) -> str:
     if any(each in STORED_ONLY for each in _covered(kind, path)):
         return "stored only"
     word = "written" if path.startswith("status") else "honoured"
-    word = next((WAITING[one] for one in _covered(kind, path) if one in WAITING), word)
     own = OWN.get((kind, path))
     if own is None:
         return word

@@ -14,6 +14,14 @@ _TOLERATED = f"{_FLAVORS}::test_tolerations_of_the_flavor_count_like_those_of_th
 _REFERENCE = "unit/api/test_conversion.py::test_the_priority_class_becomes_a_reference"
 _MOVES = f"{_STANDING}::test_local_queue_that_points_elsewhere_takes_its_workloads_along"
 _TREE = "unit/scheduler/test_explain_trees.py::test_what_may_be_enough_is_computed_along_the_path"
+_PLACED = (
+    "unit/scheduler/topology/test_placement.py"
+    "::test_pods_are_placed_where_kueue_was_seen_to_place_them"
+)
+_STARTED = (
+    "unit/scheduler/topology/test_ungater.py::test_pods_start_where_kueue_was_seen_to_start_them"
+)
+_REQUEST = "podSets[].topologyRequest"
 _QUOTAS = {
     "coveredResources[]": "scenarios/flavors.yaml::a resource that no group covers can not be had",
     "flavors[].name": "scenarios/flavors.yaml::every resource group chooses for itself",
@@ -138,6 +146,9 @@ FLAVOR = {
     "tolerations[].tolerationSeconds": (
         "unit/jobs/contract/test_podset_info.py::test_a_toleration_of_a_flavor_comes_as_a_whole"
     ),
+    "topologyName": (
+        "unit/controllers/test_nodes.py::test_workloads_get_places_where_others_leave_room"
+    ),
 }
 WORKLOAD = {
     "active": f"{_STANDING}::test_deactivated_workload_leaves_the_queue",
@@ -151,6 +162,22 @@ WORKLOAD = {
     ),
     "podSets[].template": (
         "scenarios/flavors.yaml::taint, selector and size each exclude one flavor"
+    ),
+    **dict.fromkeys(
+        (
+            *(f"{_REQUEST}.{name}" for name in ("preferred", "required", "unconstrained")),
+            *(f"{_REQUEST}.podSet{name}" for name in ("GroupName", "SliceSize")),
+            f"{_REQUEST}.podSetSliceRequiredTopology",
+            *(
+                f"{_REQUEST}.podsetSliceRequiredTopologyConstraints[].{name}"
+                for name in ("size", "topology")
+            ),
+        ),
+        _PLACED,
+    ),
+    **dict.fromkeys(
+        (f"{_REQUEST}.{name}" for name in ("podIndexLabel", "subGroupCount", "subGroupIndexLabel")),
+        _STARTED,
     ),
     "priority": f"{_PREEMPTION}::of lower priorities the lowest goes",
     "priorityClassName": _REFERENCE,
@@ -170,6 +197,7 @@ SHOWN: dict[str, dict[str, str]] = {
     "LocalQueue": LOCAL_QUEUE,
     "ProvisioningRequestConfig": PROVISIONING,
     "ResourceFlavor": FLAVOR,
+    "Topology": {"levels[].nodeLabel": _PLACED},
     "Workload": WORKLOAD,
     "WorkloadPriorityClass": {
         "value": (

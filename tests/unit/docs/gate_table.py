@@ -12,6 +12,7 @@ from kueuelib.app.feature_gates import (
     FREE,
     KNOWN,
     NO_SWITCH,
+    NODE_NOT_READY,
     OFF,
     ON,
 )
@@ -49,6 +50,23 @@ ALWAYS = {
     "SchedulingEquivalenceHashing": (
         f"{_ENGINE}/test_queues.py::test_equal_shapes_are_parked_together_and_told_once"
     ),
+    "TASAssignmentsEncodingByHostnamePrefix": (
+        "unit/api/test_topology_encoding.py::test_slices_are_those_that_kueue_was_seen_to_make"
+    ),
+    "TASHandleOverlappingFlavors": (
+        "unit/scheduler/topology/test_decisions.py"
+        "::test_flavors_that_share_nodes_do_not_give_them_twice_in_one_cycle"
+    ),
+    "TASMultiLayerTopology": (
+        "unit/scheduler/topology/test_placement.py"
+        "::test_pods_are_placed_where_kueue_was_seen_to_place_them"
+    ),
+    "TASRecomputeAssignmentWithinSchedulingCycle": (
+        "scenarios/test_topologies.py::test_worlds_with_nodes_are_decided_as_recorded"
+    ),
+    "TASValidateWorkloadSliceSize": (
+        "unit/api/test_validation_workload.py::test_a_level_for_slices_and_their_size_need_each_other"
+    ),
     "TLSOptions": f"{GATE_TESTS}::test_a_key_reaches_its_part",
     "WorkloadIdentifierAnnotations": (
         "e2e/test_origin.py::test_an_annotation_names_the_workload_of_a_job"
@@ -70,7 +88,7 @@ without it.
 def row(name: str) -> tuple[str, str]:
     """The values of a gate that are accepted, and why."""
     if name in FREE:
-        default = "false" if name == FAST_GROUP_RELEASE else "true"
+        default = "false" if name in (FAST_GROUP_RELEASE, NODE_NOT_READY) else "true"
         return "`true`, `false`", f"honoured; `{default}` unless it is set"
     if name in ON:
         return "`true`", "always on"

@@ -25,7 +25,6 @@ from .field_table import (
     UNSERVED,
     UPSTREAM_KEYS,
     VERSIONS,
-    WAITING,
     WRITTEN,
     fate,
     fate_of_key,
@@ -94,7 +93,7 @@ def test_the_known_fields_are_those_of_the_crds_of_kueue() -> None:
 
 def test_the_page_names_every_kind_of_kueue_that_is_not_served() -> None:
     missing = sorted(UPSTREAM.keys() - {*KINDS})
-    assert missing == ["MultiKueueCluster", "MultiKueueConfig", "Topology"]
+    assert missing == ["MultiKueueCluster", "MultiKueueConfig"]
     (sentence,) = re.findall(r"There are no ([^.]*) kinds\.", page())
     assert sorted(re.findall("`(.*?)`", sentence)) == missing
 
@@ -132,7 +131,7 @@ def test_the_page_has_every_field_of_kueue_and_says_which_ones_are_ours(kind: st
 
 
 def test_the_lists_of_exceptions_name_what_is_so() -> None:
-    for kind, path in (*STORED_ONLY, *WAITING):
+    for kind, path in STORED_ONLY:
         assert any(one == path or one.startswith((f"{path}.", f"{path}[")) for one in fields(kind))
     for kind, entries in UNSERVED.items():
         for path, _, _ in entries:

@@ -126,13 +126,21 @@ async def _close_client(names: Names) -> None:
     await names["client"].close()
 
 
+async def _policies(setting: Setting, block: Block) -> None:
+    """The laws are tried in more worlds in `test_scheduler_policies.py`."""
+    defaults = testing.check_preemption_policy.__kwdefaults__
+    setting.monkeypatch.setitem(defaults, "worlds", 12)
+
+
 GIVEN: dict[str, Callable[[Setting, Block], Awaitable[None]]] = {
     "docs/controllers.md": _controllers,
     "docs/controller-parts.md": _parts,
     "docs/custom-jobs.md": _custom_jobs,
     "docs/doctor.md": _doctor,
+    "docs/jobs.md": _custom_jobs,
     "docs/designs/0007-face.md": _face,
     "docs/kubernetes-asyncio.md": _known_package,
+    "docs/preemption-policies.md": _policies,
 }
 """What the prose around a block says is there, made before the block runs."""
 

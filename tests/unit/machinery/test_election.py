@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.errors import Conflict, TransportError
+from kueuelib.errors import Conflict, NotFound, TransportError
 from kueuelib.machinery.election import (
     Cancelled,
     CreateLease,
@@ -107,8 +107,11 @@ def test_our_own_lease_is_taken_again_without_a_transition():
     changed, update = core.step(Fetched(held_by("me")), 0.0, WALL, 0.0)
     assert changed == LeaderChanged("me")
     assert update.lease["spec"]["leaseTransitions"] == 3
-    assert update.lease["spec"]["acquireTime"] == "once"
+    assert update.lease["spec"]["acquireTime"] == AT
     assert update.lease["spec"]["renewTime"] == AT
+    core.step(Written(held_by("me")), 0.0, WALL, 0.0)
+    (renewal,) = core.step(ElectionTick(), 2.0, WALL + 2.0, 0.0)
+    assert renewal.lease["spec"]["acquireTime"] == "once"
 
 
 def test_a_lost_race_waits_with_jitter():
@@ -257,3 +260,38 @@ def test_inputs_that_do_not_fit_are_refused():
         core.step(Written({}), 0.0, WALL, 0.0)
     with pytest.raises(ValueError, match="started only once"):
         core.start(0.0)
+
+
+@pytest.mark.parametrize("holder", ["me", "another"])
+def test_a_lease_that_is_older_than_before_ends_the_election(holder):
+    core = elect()
+    core.step(Fetched(held_by(holder, "200")), 0.0, WALL, 0.0)
+    if holder == "me":
+        core.step(Written(held_by("me", "201")), 0.0, WALL, 0.0)
+        core.step(ElectionTick(), 2.0, WALL, 0.0)
+        assert core.step(Failed(Conflict("changed")), 2.0, WALL, 0.0) == (GetLease(),)
+    else:
+        assert core.step(ElectionTick(), 2.0, WALL, 0.0) == (GetLease(),)
+    stopped, over = core.step(Fetched(held_by(holder, "120")), 2.0, WALL, 0.0)
+    assert "now 120: the server was restored from an older copy" in stopped.why
+    assert (over, core.leading) == (ElectionOver(), False)
+
+
+def test_a_lease_that_is_missing_in_an_older_copy_ends_the_election_when_it_is_made_again():
+    core = elect()
+    core.step(Fetched(None), 0.0, WALL, 0.0)
+    core.step(Written(held_by("me", "200")), 0.0, WALL, 0.0)
+    core.step(ElectionTick(), 2.0, WALL, 0.0)
+    core.step(Failed(NotFound("gone")), 2.0, WALL, 0.0)
+    (create,) = core.step(Fetched(None), 2.0, WALL, 0.0)
+    assert isinstance(create, CreateLease)
+    stopped, _ = core.step(Written(held_by("me", "121")), 2.0, WALL, 0.0)
+    assert isinstance(stopped, StoppedLeading)
+    assert not core.leading
+
+
+def test_versions_of_a_lease_that_are_no_numbers_are_not_compared():
+    core = elect()
+    core.step(Fetched(held_by("me", "b")), 0.0, WALL, 0.0)
+    core.step(Written(held_by("me", "a")), 0.0, WALL, 0.0)
+    assert core.leading

@@ -134,7 +134,7 @@ def test_a_list_that_is_older_than_asked_for_is_asked_again_and_then_believed():
     assert isinstance(report, ReportError)
     assert "asked for version 50 or newer, got 40" in str(report.error)
     assert again == List("", 500, cause="outdated")
-    assert core.step(Listed([], "40"), 1.0, 0.0)[0] == Replace((), initial=False)
+    assert core.step(Listed([], "40"), 1.0, 0.0)[1] == Replace((), initial=False)
 
 
 def test_what_no_watch_confirms_is_decided_by_a_consistent_list():

@@ -10,6 +10,7 @@ from kueuelib.errors import (
     BadRequest,
     Forbidden,
     Gone,
+    HistoryLost,
     ServerError,
     ServerTimeout,
     TooManyRequests,
@@ -253,14 +254,52 @@ def test_a_short_stream_with_events_is_reopened_a_second_after_it_began():
     assert driven.woken(commands) == [Watch("9", 300, cause="ended")]
 
 
-@pytest.mark.parametrize("error", [REFUSED, TooManyRequests("slow down")])
-def test_a_refused_watch_is_tried_again_without_a_list(error):
+def test_a_refused_watch_is_tried_again_without_a_list():
     driven = Driven()
     driven.feed(Listed([], "7"))
     for pause in (0.8, 1.6):
-        commands = driven.feed(StreamEnded(error))
+        commands = driven.feed(StreamEnded(TooManyRequests("slow down")))
         assert commands == [Sleep(pause)]
         assert driven.woken(commands) == [Watch("7", 300, cause="retry")]
+
+
+LOOK = List("", 1, cause="look")
+
+
+def test_a_server_that_was_away_is_asked_where_it_stands_before_the_watch_goes_on():
+    driven = watching()
+    driven.feed(StreamEnded(), after=60.0)
+    assert driven.woken(driven.feed(StreamEnded(REFUSED))) == [LOOK]
+    for error in (REFUSED, TooManyRequests("not yet")):
+        assert driven.woken(driven.feed(ListFailed(error))) == [LOOK]
+    assert driven.feed(Listed([pod("a", "5")], "9", "more")) == [Watch("7", 300, cause="retry")]
+    assert driven.woken(driven.feed(StreamEnded(REFUSED))) == [LOOK]
+    assert driven.woken(driven.feed(ListFailed(ServerError("oops")))) == [
+        List("7", 0, cause="error")
+    ]
+
+
+def test_a_server_that_was_restored_from_an_older_copy_is_listed_and_said_to_be():
+    driven = watching()
+    driven.feed(StreamEnded(), after=60.0)
+    driven.woken(driven.feed(StreamEnded(REFUSED)))
+    assert driven.feed(Listed([], "6")) == [List("", 500, cause="outdated")]
+    driven.reports.clear()
+    replace, watch = driven.feed(Listed([pod("b", "6")], "6"))
+    assert replace == Replace(((B, pod("b", "6")),), initial=False)
+    assert watch == Watch("6", 300, cause="listed")
+    assert [str(each.error) for each in driven.reports] == [
+        "pods had resource version 7, and now 6: the server was restored from an older copy"
+    ]
+    assert isinstance(driven.reports[0].error, HistoryLost)
+
+
+def test_a_list_from_a_replica_that_lags_is_no_older_copy():
+    driven = watching()
+    driven.woken(driven.feed(StreamEnded(GONE)))
+    assert driven.feed(Listed([], "6")) == [List("", 500, cause="outdated")]
+    driven.feed(Listed([pod("a", "5")], "7"))
+    assert not any(isinstance(each.error, HistoryLost) for each in driven.reports)
 
 
 def test_the_pause_that_the_server_asks_for_is_kept():

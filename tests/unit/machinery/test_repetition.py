@@ -18,9 +18,9 @@ def test_the_first_line_is_told_at_once_and_the_last_one_after_a_period() -> Non
     assert [lines.note("x", n, 10.0 + n) for n in range(5)] == [0, None, None, None, None]
     assert lines.next_due == 70.0
     assert lines.due(69.9) == []
-    assert lines.due(70.0) == [(4, 3)]
+    assert lines.due(70.0) == [(1, 4, 3)]
     assert lines.note("x", 5, 71.0) is None
-    assert lines.due(130.0) == [(5, 0)]
+    assert lines.due(130.0) == [(5, 5, 0)]
     assert lines.due(190.0) == []
     assert lines.note("x", 6, 191.0) == 0
 
@@ -35,7 +35,7 @@ def test_without_a_timer_the_next_line_tells_how_many_were_left_out() -> None:
 def test_each_cause_is_told_by_itself() -> None:
     lines = Repetition[str](60.0)
     assert [lines.note(cause, cause, 0.0) for cause in "aabb"] == [0, None, 0, None]
-    assert lines.due() == [("a", 0), ("b", 0)]
+    assert lines.due() == [("a", "a", 0), ("b", "b", 0)]
 
 
 STEPS = st.lists(st.tuples(st.sampled_from(["line", "timer"]), st.integers(0, 2), st.floats(0, 50)))
@@ -60,10 +60,10 @@ def test_counts_are_exact_and_no_cause_is_told_twice_in_a_period(steps) -> None:
             if left_out is not None:
                 tell(cause, left_out)
         else:
-            for each, left_out in lines.due(now):
+            for _, each, left_out in lines.due(now):
                 tell(each, left_out)
             assert lines.next_due > now
-    for each, left_out in lines.due():
+    for _, each, left_out in lines.due():
         told[each] += 1 + left_out
     assert told == noted
 

@@ -271,6 +271,59 @@ async def test_too_many_requests_is_given_up_after_the_last_try(serve, clock):
     assert clock.slept[-1] > clock.slept[0]
 
 
+async def test_too_many_requests_is_said_before_a_deadline_passes_with_its_flow(serve, clock):
+    async def handler(request: web.Request) -> web.Response:
+        uids = {"FlowSchema": "flow-uid", "PriorityLevel": "level-uid"}
+        headers = {f"X-Kubernetes-PF-{kind}-UID": uid for kind, uid in uids.items()}
+        if request.path.endswith("/a"):
+            return web.Response(text="busy", status=429, headers={"Retry-After": "20", **headers})
+        body = {"kind": "Status", "message": "storage is (re)initializing", "code": 429}
+        return web.json_response(body, status=429, headers={"Retry-After": "20", **headers})
+
+    async with client_for(await serve(handler), clock) as client:
+        with anyio.fail_after(10), pytest.raises(TooManyRequests) as found:
+            await client.get(JOBS, ObjectKey("ns", "a"))
+        with anyio.fail_after(10), pytest.raises(TooManyRequests) as admitted:
+            await client.get(JOBS, ObjectKey("ns", "b"))
+    text = "the server answered 429: busy (priority and fairness: FlowSchema flow-uid, "
+    assert str(found.value) == f"{text}PriorityLevelConfiguration level-uid)"
+    assert str(admitted.value) == "storage is (re)initializing", "no FlowSchema rejected it"
+    assert clock.slept == []
+
+
+async def test_all_repetitions_of_a_command_wait_only_so_long_together(serve, clock):
+    server = Recorder({}, 429)
+    async with client_for(await serve(server), clock) as client:
+        hurried = client.hurried(10.0)
+        for _ in range(20):
+            with pytest.raises(TooManyRequests):
+                await hurried.get(JOBS, ObjectKey("ns", "a"))
+    assert 5 < sum(clock.slept) < 10
+
+
+async def test_calls_of_a_command_that_wait_at_the_same_time_count_once_and_return_by_turns(
+    serve, clock, monkeypatch
+):
+    async def sleep(seconds: float) -> None:
+        clock.slept.append(seconds)  # all of them at the same moment
+
+    async def handler(request: web.Request) -> web.Response:
+        if request.path in known:
+            return web.json_response({})
+        known.add(request.path)
+        return web.Response(text="busy", status=429, headers={"Retry-After": "1"})
+
+    known: set[str] = set()
+    monkeypatch.setattr(clock, "sleep", sleep)
+    async with client_for(await serve(handler), clock) as client:
+        hurried = client.hurried(3.0)
+        async with anyio.create_task_group() as group:
+            for name in "abcdefghij":
+                group.start_soon(hurried.get, JOBS, ObjectKey("ns", name))
+    assert len(set(clock.slept)) == 10
+    assert 1.0 <= min(clock.slept) < max(clock.slept) < 1.25
+
+
 def unused_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))

@@ -11,11 +11,16 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from kueuelib.api.kinds import PODS
+from kueuelib.api.meta import ObjectKey
 from kueuelib.embedded import credentials as tls
-from kueuelib.errors import NotConnected, TransportError
+from kueuelib.errors import ConfigError, NotConnected, TransportError
 from kueuelib.runtime import dialling
+from kueuelib.runtime.client import Client
+from kueuelib.runtime.connection import wait_for_server
 from kueuelib.runtime.dialling import reached
 from kueuelib.runtime.endpoint import Endpoint
+from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.transport import Transport
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -120,6 +125,32 @@ async def test_a_proxy_that_refuses_is_quoted(credentials):
         async with Transport(endpoint) as transport:
             with pytest.raises(TransportError, match="407 Proxy Authentication Required"):
                 await transport.request("GET", "/x")
+
+
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", ""])
+async def test_a_proxy_that_is_away_is_named(credentials, monkeypatch, variable):
+    with socket.socket() as closed:
+        closed.bind((HOST, 0))
+        place = f"{HOST}:{closed.getsockname()[1]}"
+        for name in ("HTTP_PROXY", variable or "OTHER"):
+            monkeypatch.setenv(name, f"http://me:secret@{place}")
+        proxy = f"http://me:secret@{place}"
+        endpoint = Endpoint("https://api.test", tls=trusting(credentials), proxy=proxy)
+        named = (
+            f"the proxy http://{place} of {variable or 'the configuration'} (Connection refused)"
+        )
+        async with Client(Transport(endpoint)) as client:
+            with pytest.raises(NotConnected) as away:
+                await client.get(PODS, ObjectKey("ns", "a"))
+            assert with_fix(away.value) == (
+                f"https://api.test: no connection through {named}; "
+                "check this proxy, or name the server in the variable NO_PROXY"
+            )
+            for starting, said in ((False, f"no connection through {named}"), (True, named)):
+                with pytest.raises(ConfigError) as wrong:
+                    await wait_for_server(client, 0.0, starting=starting)
+                assert said in wrong.value.problem
+                assert wrong.value.fix.startswith("check this proxy")
 
 
 async def test_another_address_is_tried_when_one_is_dead(monkeypatch):

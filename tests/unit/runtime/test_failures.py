@@ -14,6 +14,10 @@ from kueuelib.runtime.failures import with_fix
         ('User "a" cannot patch resource "jobs"', "; ask for this permission"),
         ("exceeded quota: tight, requested: count/secrets=1", ""),
         ("ValidatingAdmissionPolicy 'a' with binding 'b' denied request: no", ""),
+        (
+            "unable to create new content in namespace n because it is being terminated",
+            "; wait until it is gone: kubectl describe namespace says what keeps it",
+        ),
         ('admission webhook "a" denied the request: no', ""),
     ],
 )

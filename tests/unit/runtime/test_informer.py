@@ -11,9 +11,10 @@ from structlog.testing import capture_logs
 
 from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import ObjectKey
-from kueuelib.errors import ConfigError, NotFound
+from kueuelib.errors import ConfigError, Forbidden, HistoryLost, NotFound
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.reflector_options import ReflectorOptions
+from kueuelib.machinery.replica import version_number
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.cache import Cache, OptionalInformer
 from kueuelib.runtime.client import Client
@@ -203,6 +204,19 @@ async def test_a_server_that_fails_at_first_is_asked_again(jobs):
     task = await running(informer)
     assert told(seen) == [("ADDED", "a", True)]
     assert len(jobs.lists) == 3
+    await stopped(task)
+
+
+async def test_a_refused_first_list_is_settled_but_not_synced(jobs):
+    refusal = {"kind": "Status", "reason": "Forbidden"}
+    jobs.refuse_list = [web.Response(status=500), *[web.json_response(refusal, status=403)] * 9]
+    informer, _ = informer_of(jobs)
+    task = asyncio.create_task(informer.run())
+    async with asyncio.timeout(10):
+        await informer.wait_settled()
+    assert informer.settled
+    assert not informer.synced
+    assert isinstance(informer.failing, Forbidden)
     await stopped(task)
 
 
@@ -468,6 +482,52 @@ async def test_an_answer_that_was_overtaken_gives_way_to_the_newer_state(jobs):
     informer.learn(new)
     jobs.single = web.json_response(old)
     assert await informer.refresh(ObjectKey("ns", "a")) == new
+    await stopped(task)
+
+
+OLDER = "restored from an older copy"
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    with pytest.raises(HistoryLost, match=OLDER):
+        await asyncio.wait_for(task, 60)
+
+
+@pytest.mark.parametrize("how", ["refresh", "catch_up"])
+async def test_a_cache_ends_with_a_server_that_was_restored_from_an_older_copy(jobs, how):
+    jobs.put("a")
+    cache = Cache(jobs.client)
+    informer = cache.informer(JOBS)
+    task = asyncio.create_task(cache.run())
+    await cache.wait_synced(10)
+    jobs.version = 5
+    jobs.single = web.json_response(job("a", 5))
+    asked = (JOBS, ObjectKey("ns", "a")) if how == "refresh" else ()
+    with pytest.raises(HistoryLost, match=OLDER):
+        await getattr(cache, how)(*asked)
+    await ended(task)
+    assert version_number(informer.store.items()[0]) == 11, "nothing of two histories"
+
+
+async def test_a_list_from_an_older_copy_ends_an_informer_that_keeps_one_history(jobs):
+    jobs.put("a")
+    informer, seen = informer_of(jobs, one_history=True)
+    task = await running(informer)
+    await jobs.opened.wait()
+    jobs.version, jobs.objects = 5, {}
+    jobs.push("ERROR", {"code": 410})
+    await ended(task)
+    assert told(seen) == [("ADDED", "a", True)]
+
+
+async def test_an_informer_alone_follows_a_server_that_was_restored_from_an_older_copy(jobs):
+    jobs.put("a")
+    informer, seen = informer_of(jobs)
+    task = await running(informer)
+    await jobs.opened.wait()
+    jobs.version, jobs.objects = 5, {"b": job("b", 5)}
+    jobs.push("ERROR", {"code": 410})
+    await eventually(lambda: told(seen)[1:] == [("DELETED", "a", False), ("ADDED", "b", False)])
     await stopped(task)
 
 

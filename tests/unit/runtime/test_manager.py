@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kueuelib.errors import LeadershipLost, StopTimeout
+from kueuelib.errors import HistoryLost, LeadershipLost, StopTimeout
 from kueuelib.runtime.leader import Elector
 from kueuelib.runtime.manager import START_ORDER, Group, Manager, Signals
 
@@ -168,7 +168,7 @@ async def test_parts_may_be_added_later_but_not_while_stopping():
 class FakeElector(Elector):
     def __init__(self) -> None:
         self.won, self.lose = asyncio.Event(), asyncio.Event()
-        self.lost, self._leads = False, False
+        self._leads = False
         self.standing, self.expired = True, False
 
     def hold(self) -> None:
@@ -189,7 +189,6 @@ class FakeElector(Elector):
         self._leads = True
         ready()
         await self.lose.wait()
-        self.lost = True
         raise LeadershipLost("too slow")
 
 
@@ -307,6 +306,27 @@ async def test_a_leader_that_is_lost_or_stopped_while_it_catches_up_starts_nothi
             manager.stop()
             await task
         assert journal == ["catches up"]
+
+
+async def test_nothing_is_written_once_a_part_has_found_that_the_history_is_lost():
+    class Late(Part):
+        async def run(self, ready: Callable[[], None]) -> None:
+            try:
+                await super().run(ready)
+            finally:
+                with pytest.raises(HistoryLost):
+                    manager.require_leadership()
+
+    lost = HistoryLost("jobs", 20, 15)
+    journal: list[str] = []
+    manager = Manager()
+    manager.add(Group.CACHES, Late("caches", journal))
+    both = ExceptionGroup("both", [OSError("broken"), ExceptionGroup("inner", [lost])])
+    manager.add(Group.OTHERS, Part("other", journal, fail=both))
+    manager.require_leadership()
+    with pytest.raises(HistoryLost):
+        await manager.run()
+    assert "-caches" in journal
 
 
 async def test_leadership_is_required_of_a_manager_with_an_elector_only():

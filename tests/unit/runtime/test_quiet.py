@@ -21,7 +21,7 @@ class Written:
     def __init__(self, period: float = 60.0) -> None:
         self.lines: list[dict[str, object]] = []
         self.now = 0.0
-        self.sparing = OncePerMinute(self._keep, period, lambda: self.now)
+        self.sparing = OncePerMinute(self._keep, period, lambda: self.now, lambda: self.now)
         structlog.configure(
             processors=[structlog.contextvars.merge_contextvars, self.sparing, self._take]
         )
@@ -60,6 +60,26 @@ def test_a_flood_is_two_lines_with_an_exact_count(written) -> None:
     assert [line["key"] for line in written.lines if "key" in line] == ["ns/job-0", "ns/job-246"]
     written.sparing.finish()
     assert len(written.lines) == 3
+
+
+def test_a_line_that_is_told_later_says_when_it_happened(written) -> None:
+    for written.now in (0.0, 2.0, 5.0, 31.5):
+        fail(1)
+    written.now = 60.0  # the server is back since half a minute
+    written.sparing.finish()
+    first, later = written.lines
+    assert "last" not in first
+    told = {name: later[name] for name in (LEFT_OUT, "first", "last")}
+    assert told == {
+        LEFT_OUT: 2,
+        "first": "1970-01-01T00:00:02.000000Z",
+        "last": "1970-01-01T00:00:31.500000Z",
+    }
+    written.now = 70.0
+    fail(1)
+    written.sparing.finish()
+    assert written.lines[2]["last"] == "1970-01-01T00:01:10.000000Z"
+    assert written.lines[2].keys().isdisjoint((LEFT_OUT, "first"))
 
 
 def test_a_minute_later_it_is_told_again(written) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from kueuelib.errors import Forbidden
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.cluster import server_time
+from kueuelib.runtime.connection import server_time
 from kueuelib.runtime.http_connection import Headers
 
 

@@ -27,7 +27,7 @@ from kueuelib.scheduler.settings import FairSharing, Settings
 from kueuelib.testing.builders import make_check
 
 KEY = ObjectKey("ns", "job")
-TOPOLOGY = "this version has no topology-aware scheduling"
+TOPOLOGY = "topology-aware scheduling is turned off by the feature gate TopologyAwareScheduling"
 SLICES = "this version has no elastic jobs by workload slices"
 DEVICES = "this version has no quota for devices of resource claims (DRA)"
 OFF = "fair sharing is off, unless the manager's configuration says otherwise (--config)"
@@ -161,6 +161,23 @@ def test_what_has_an_effect_or_asks_for_nothing_is_not_named(parts: dict[str, Ob
     assert unhonoured_in(world(**parts), KEY) == ()
 
 
+def test_annotations_about_a_topology_have_an_effect_in_pod_templates() -> None:
+    kinds = ("required-topology", "preferred-topology", "unconstrained-topology")
+    slices = ("slice-required-topology", "slice-size", "slice-required-topology-constraints")
+    template = {f"kueue.x-k8s.io/podset-{name}": "1" for name in (*kinds, *slices, "group-name")}
+    typo = "kueue.x-k8s.io/podset-requird-topology"
+    (one,) = unhonoured_in(world(template={**template, typo: "1"}), KEY)
+    assert (one.field, one.meaning) == (f"metadata.annotations[{typo}]", UNKNOWN)
+    assert list(unhonoured_keys("Pod p", {"annotations": template}, of_pods=True)) == []
+    misplaced = list(unhonoured_keys("Job train", {"annotations": template}))
+    assert [one.field for one in misplaced] == [
+        f"metadata.annotations[{key}]" for key in sorted(template)
+    ]
+    assert {one.meaning for one in misplaced} == {
+        "it belongs in the annotations of the pod template"
+    }
+
+
 def test_weights_count_where_shares_decide() -> None:
     found = world(queue={"fairSharing": {"weight": "2"}}, cohort={"fairSharing": {"weight": "0"}})
     (one,) = unhonoured_in(found, KEY)
@@ -190,16 +207,10 @@ RUNNING = {
     ("parts", "subject", "field", "meaning"),
     [
         (
-            {"template": {"kueue.x-k8s.io/podset-required-topology": "rack"}},
+            {"template": {"kueue.x-k8s.io/elastic-job": "true"}},
             "Workload ns/job, pod set main",
-            "metadata.annotations[kueue.x-k8s.io/podset-required-topology]",
-            TOPOLOGY,
-        ),
-        (
-            {"pod_set": {"topologyRequest": {"required": "rack", "podIndexLabel": "index"}}},
-            "Workload ns/job, pod set main",
-            "topologyRequest.required",
-            TOPOLOGY,
+            "metadata.annotations[kueue.x-k8s.io/elastic-job]",
+            SLICES,
         ),
         (
             {"annotations": {"kueue.x-k8s.io/workload-slice-replacement-for": "ns/old"}},
@@ -229,8 +240,19 @@ def test_a_request_for_a_missing_feature_has_no_effect_on_what_runs(
     assert (one.subject, one.field, one.meaning) == (subject, field, meaning)
 
 
-def test_a_topology_of_a_flavor_is_a_problem_and_not_without_effect() -> None:
+def test_a_request_for_a_topology_has_no_effect_on_what_runs_if_topologies_are_off() -> None:
+    found = world(
+        pod_set={"topologyRequest": {"required": "rack", "podIndexLabel": "index"}}, status=RUNNING
+    )
+    assert unhonoured_in(found, KEY) == ()
+    (one,) = unhonoured_in(attrs.evolve(found, settings=Settings(places_pods=False)), KEY)
+    assert (one.subject, one.field) == ("Workload ns/job, pod set main", "topologyRequest.required")
+    assert one.meaning == TOPOLOGY
+
+
+def test_a_topology_of_a_flavor_is_a_problem_if_topologies_are_off() -> None:
     found = world(flavor={"topologyName": "racks", "nodeLabels": {"a": "b"}})
+    found = attrs.evolve(found, settings=Settings(places_pods=False))
     assert unhonoured_in(found, KEY) == ()
     answer = explain(found, KEY, 0.0)
     (problem,) = answer.problems

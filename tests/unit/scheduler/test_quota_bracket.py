@@ -89,3 +89,65 @@ def test_a_queue_without_cohort_is_always_the_same_node() -> None:
     spec = QueueSpec("a")
     assert alone(spec) is alone(spec)
     assert alone(spec).path == (alone(spec),)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_leaves_that_may_come_later_are_the_same_as_if_they_took_part_at_once(seed: int) -> None:
+    random = Random(seed)
+    cohorts = [cohort("k0")]
+    for index in range(1, 6):
+        cohorts.append(cohort(f"k{index}", random.choice(cohorts)))
+    leaves = [queue(name, random.choice(cohorts)) for name in "abcdefgh"]
+    ranks: dict[str, int | None] = {}
+    for each in (*cohorts, *leaves):
+        ranks[each.key] = random.choice([0, 1, 2, 3, None])
+    least = {key: rank and rank - random.choice([0, 1]) for key, rank in ranks.items()}
+    looked: set[str] = set()
+
+    def rank(node: QuotaNode, sent: QuotaNode) -> int | None:
+        looked.add(node.key)
+        return ranks[node.key]
+
+    first = leaves[0]
+    for node in first.path:
+        ranks[node.key] = least[node.key] = random.choice([0, 1, 2])
+    later = Bracket(leaves, lambda node, sent: least[node.key])
+    lazy = Bracket([first], rank, later)
+    at_once = Bracket(leaves, lambda node, sent: ranks[node.key])
+    order = []
+    while (best := at_once.best) is not None:
+        order.append(best.name)
+        assert lazy.best is best
+        if best is first or random.random() < 0.5:
+            at_once.drop(best)
+            lazy.drop(best)
+        else:
+            ranks[best.key] = random.choice([4, 5, None])
+            at_once.touch(best)
+            lazy.touch(best)
+    assert lazy.best is None
+
+
+def test_leaves_that_do_not_come_first_are_not_looked_at() -> None:
+    top = cohort("top")
+    leaves = [queue(name, top) for name in "abcd"]
+    looked = []
+
+    def rank(node: QuotaNode, sent: QuotaNode) -> str:
+        looked.append(node.name)
+        return node.name
+
+    bracket = Bracket(leaves[:1], rank, Bracket(leaves, lambda node, sent: node.name))
+    assert bracket.best is leaves[0]
+    bracket.drop(leaves[0])
+    assert bracket.best is leaves[1]
+    assert {"c", "d"}.isdisjoint(looked)
+
+
+def test_the_leaves_below_a_cohort_come_in_their_order() -> None:
+    top = cohort("top")
+    left, right = cohort("left", top), cohort("right", top)
+    leaves = [queue("d", top), queue("b", left), queue("c", right), queue("a", right)]
+    bracket = Bracket(leaves, lambda node, sent: sent.name)
+    assert [name for name, _ in bracket.leaves_below(top, leaves[0])] == ["a", "b", "c"]
+    assert [leaf for _, leaf in bracket.leaves_below(top, right)] == [leaves[1], leaves[0]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -141,3 +143,14 @@ def test_a_queue_at_its_nominal_quota_does_not_borrow() -> None:
     assert found.forest.borrows("a", GPU)
     release(found, "rest")
     assert not found.forest.borrows("a", GPU)
+
+
+def test_a_queue_that_is_removed_is_forgotten_although_no_cycle_looks() -> None:
+    """A follower makes no snapshots."""
+    found = cache(queue("a", "team", 4), queue("b", "team", 4))
+    hold(found, "rest", "b", 1)
+    release(found, "rest")
+    gone = weakref.ref(found.forest._ledger.spots["b"])
+    found.remove_queue("b")
+    gc.collect()
+    assert gone() is None

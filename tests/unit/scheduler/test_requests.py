@@ -162,40 +162,68 @@ def test_requests_above_limits_are_named() -> None:
         container({"memory": "2", "cpu": "3"}, {"memory": "1", "cpu": "2"}),
         init=[container({"cpu": "3"}, {"cpu": "2"})],
     )
-    assert excessive_requests("w", found) == (
+    assert [str(one) for one in excessive_requests("w", found, NO_LIMIT_RANGES)] == [
         "podSets.w.initContainers[0][cpu] requests exceed it's limits",
         "podSets.w.containers[1][cpu, memory] requests exceed it's limits",
-    )
-    assert excessive_requests("w", request_of(container({"cpu": "2"}, {"cpu": "2"}))) == ()
+    ]
+    fits = request_of(container({"cpu": "2"}, {"cpu": "2"}))
+    assert excessive_requests("w", fits, NO_LIMIT_RANGES) == ()
+
+
+@pytest.mark.parametrize(
+    ("bounds", "own", "given"),
+    [
+        ({"default": {"cpu": "500m"}}, ({"cpu": "1"}, {}), "default[cpu] is 500m"),
+        (
+            {"default": {"cpu": "500m"}, "defaultRequest": {"cpu": "1"}},
+            ({}, {}),
+            "default[cpu] is 500m, LimitRange ns/a: spec.limits[0].defaultRequest[cpu] is 1",
+        ),
+        ({"defaultRequest": {"cpu": "2"}}, ({}, {"cpu": "1"}), "defaultRequest[cpu] is 2"),
+    ],
+)
+def test_what_a_limit_range_gave_is_named(bounds: Any, own: Any, given: str) -> None:
+    limits = summarize([limit_range("a", **bounds), limit_range("b", default={"cpu": "3"})])
+    found = request_of(container(*own), limits=limits)
+    (told,) = excessive_requests("w", found, limits)
+    words = "podSets.w.containers[0][cpu] requests exceed it's limits"
+    assert str(told) == f"{words} (LimitRange ns/a: spec.limits[0].{given})"
 
 
 @pytest.mark.parametrize(
     ("bounds", "want"),
     [
-        ({"max": {"cpu": "4"}}, ()),
+        ({"max": {"cpu": "4"}}, ""),
         (
             {"max": {"cpu": "2"}},
-            ("the requests of podSets.w.containers[0][cpu] exceeds the limits",),
+            "exceeds the limits (LimitRange ns/lr: spec.limits[0].max[cpu] is 2)",
         ),
-        ({"min": {"cpu": "2"}}, ()),
+        ({"min": {"cpu": "2"}}, ""),
         (
             {"min": {"cpu": "4"}},
-            ("the requests of podSets.w.containers[0][cpu] are less than the limits",),
+            "are less than the limits (LimitRange ns/lr: spec.limits[0].min[cpu] is 4)",
         ),
-        ({"max": {"gpu": "1"}, "min": {"gpu": "1"}}, ()),
+        ({"max": {"gpu": "1"}, "min": {"gpu": "1"}}, ""),
     ],
 )
-def test_container_bounds(bounds: dict[str, Any], want: tuple[str, ...]) -> None:
+def test_container_bounds(bounds: dict[str, Any], want: str) -> None:
     limits = summarize([limit_range(**bounds)])
     found = request_of(container({"cpu": "3"}), limits=limits)
-    assert limit_range_violations("w", found, limits) == want
+    told = [*map(str, limit_range_violations("w", found, limits))]
+    assert told == ([f"the requests of podSets.w.containers[0][cpu] {want}"] if want else [])
 
 
 def test_pod_bounds_look_at_the_whole_pod() -> None:
     limits = summarize([limit_range(type="Pod", max={"cpu": "4"})])
     found = request_of(container({"cpu": "3"}), container({"cpu": "2"}), limits=limits)
-    assert limit_range_violations("w", found, limits) == (
-        "the requests of podSets.w[cpu] exceeds the limits",
-    )
-    fits = request_of(container({"cpu": "3"}), container({"cpu": "1"}), limits=limits)
-    assert limit_range_violations("w", fits, limits) == ()
+    above = "the requests of podSets.w[cpu] exceeds the limits"
+    most = "LimitRange ns/lr: spec.limits[0].max[cpu] is 4"
+    assert [*map(str, limit_range_violations("w", found, limits))] == [f"{above} ({most})"]
+    pod = [container({"cpu": "3"}), container({"cpu": "1"})]
+    assert limit_range_violations("w", request_of(*pod, limits=limits), limits) == ()
+    overhead = {"metadata": {"name": "vm"}, "overhead": {"podFixed": {"cpu": "250m"}}}
+    vm = decode(RuntimeClass, overhead)
+    found = request_of(*pod, limits=limits, runtime_class=vm, runtimeClassName="vm")
+    assert [*map(str, limit_range_violations("w", found, limits))] == [
+        f"{above} ({most}, RuntimeClass vm: overhead.podFixed[cpu] is 250m)"
+    ]

@@ -188,7 +188,7 @@ def test_a_policy_brings_changes(tmp_path: Path) -> None:
 
 def test_the_page_shows_a_policy_that_works(tmp_path: Path) -> None:
     page = (Path(__file__).parents[3] / "docs/simulate.md").read_text()
-    (shown,) = [block for block in page.split("```") if block.startswith("yaml\napiVersion")]
+    (shown,) = [block for block in page.split("```") if "stopPolicy: HoldAndDrain" in block]
     policy = tmp_path / "stop.yaml"
     policy.write_text(shown.removeprefix("yaml\n"))
     arguments = [str(EXAMPLE / "jobs.csv"), "--cluster", str(EXAMPLE / "cluster.yaml")]

@@ -17,7 +17,8 @@ import pytest
 from click.testing import CliRunner
 
 from kueuelib.cli.root import app
-from kueuelib.simulator.report import over_time, readable
+from kueuelib.simulator.report import readable
+from kueuelib.simulator.report.page import frame
 from kueuelib.simulator.report.scales import (
     Scale,
     bent,
@@ -328,7 +329,7 @@ def test_amounts_read_well(value: float, resource: str, text: str) -> None:
 
 
 def test_labels_of_an_axis_have_room() -> None:
-    across, up = over_time.frame(960, 220, 10, 8e6, partial(readable.amount, resource="x"), "x")
+    across, up = frame(960, 220, 10, 8e6, partial(readable.amount, resource="x"), "x")
     longest = max(len(label) for _, label in up.ticks)
     assert longest == len("8,000,000")
     assert across.scale.start > 7 * longest

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from kueuelib import State, submit, wait
-from kueuelib.api.meta import find_condition
+from kueuelib.api.meta import find_condition, key_of
 from kueuelib.checks import Ready, check
 from kueuelib.errors import ConfigError
-from kueuelib.runtime import Client, Obj, ObjectKey, kinds
+from kueuelib.runtime import Client, Obj, ObjectKey, PatchType, kinds
 from kueuelib.testing import (
     eventually,
     make_cluster_queue,
@@ -41,7 +41,7 @@ async def test_a_bundled_kind_is_enabled_by_its_name(client: Client) -> None:
     async with queueing(client, "pod"):
         made = await client.create(kinds.PODS, pod)
     gates = [gate["name"] for gate in made["spec"]["schedulingGates"]]
-    assert gates == ["kueue.x-k8s.io/admission"]
+    assert gates == ["kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"]
 
 
 async def test_an_unknown_name_is_refused(client: Client) -> None:
@@ -102,3 +102,32 @@ async def _without_owners(client: Client) -> list[Obj] | None:
     workloads = (await client.list(kinds.WORKLOADS)).items
     owned = any(each["metadata"].get("ownerReferences") for each in workloads)
     return None if owned else list(workloads)
+
+
+@pytest.mark.api_server(simulate=True)
+async def test_a_running_job_takes_a_workload_back_that_has_lost_its_owner(client: Client) -> None:
+    pod = {
+        "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}],
+        "restartPolicy": "Never",
+    }
+    template = {"metadata": {"annotations": {"kueuelib.dev/run-seconds": "600"}}, "spec": pod}
+    queue = make_cluster_queue("all", {"any": {"cpu": 1}})
+    async with queueing(client):
+        for each in (make_flavor("any"), queue, make_local_queue("q", "all", "default")):
+            await client.of(type(each)).create(each)
+        job = kinds.JOBS.new("one", spec={"template": template})
+        handle = await submit(job, queue="q", client=client)
+        await wait(handle, until=State.RUNNING, client=client, timeout=30)
+        (workload,) = (await client.list(kinds.WORKLOADS)).items
+        lost = {"metadata": {"ownerReferences": None}}
+        await client.patch(kinds.WORKLOADS, key_of(workload), lost, PatchType.MERGE)
+        owned = await eventually(lambda: _with_owner(client))
+        assert find_condition(owned["status"]["conditions"], "Finished") == {}
+        (job,) = (await client.list(kinds.JOBS)).items
+        assert not job["spec"].get("suspend")
+
+
+async def _with_owner(client: Client) -> Obj | None:
+    """The Workload, once it has an owner."""
+    (workload,) = (await client.list(kinds.WORKLOADS)).items
+    return workload if workload["metadata"].get("ownerReferences") else None

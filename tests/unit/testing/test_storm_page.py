@@ -10,6 +10,7 @@ from kueuelib.testing.hostile import trial
 from kueuelib.testing.storm.faults import CATALOGUE
 from kueuelib.testing.storm.inside import INSIDE_LAWS
 from kueuelib.testing.storm.laws import LAWS
+from kueuelib.testing.storm.over_http import OFFERED, SILENCE
 from kueuelib.testing.storm.profiles import PROFILES
 from kueuelib.testing.storm.run import MOST_COMMITS
 
@@ -40,7 +41,7 @@ def test_the_faults_are_those_of_the_code() -> None:
     assert [tuple(row[:3]) for row in rows] == [
         (f"`{kind.name}`", kind.place, kind.legal) for kind in CATALOGUE.values()
     ]
-    counts = [int(row[3].replace(",", "")) for row in rows if row[0] != "`jobs-late`"]
+    counts = [int(row[3].replace(",", "")) for row in rows if row[3:] and row[0] != "`jobs-late`"]
     said = re.search(
         r"--seeds 1:(\d+) --counts`: ([\d,]+) faults, (\d+) in each seed", " ".join(PAGE.split())
     )
@@ -57,3 +58,9 @@ def test_the_profiles_are_those_of_the_code() -> None:
 def test_the_arguments_of_a_trial_are_those_of_the_code() -> None:
     assert _first("## In ten lines") == list(signature(trial).parameters)
     assert f"bounded ({MOST_COMMITS:,} in one storm)" in PAGE
+
+
+def test_the_profiles_over_http_are_those_of_the_code() -> None:
+    heading = "## Test any operator, in any language"
+    assert tuple(_first(heading)) == OFFERED
+    assert f"reset after {SILENCE:.0f} seconds" in PAGE

@@ -9,12 +9,13 @@ import pytest
 from kueuelib.api.kueue import Admission
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.decide.cycle import Admit
+from kueuelib.scheduler.decide.cycle_values import NodeEviction, Place
 from kueuelib.scheduler.decide.preemption.victims import Path, PendingPreemption, Victim
-from kueuelib.scheduler.events import EvictionFailed, Forgotten
+from kueuelib.scheduler.events import EvictionFailed, Forgotten, NotPlaced
 from kueuelib.scheduler.ordering import queue_order
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.testing.builders import make_workload
-from kueuelib.workload.orders import GRACE, Audit, Claim, Eviction, OrderBook, Outcome, What
+from kueuelib.workload.orders import GRACE, Audit, Eviction, Loss, OrderBook, Outcome, What
 
 WORKLOAD = make_workload("w", "q", {"cpu": 1})
 KEY = WORKLOAD.key
@@ -37,45 +38,49 @@ def holder(uid: str = "u1") -> Holder:
     )
 
 
-def order(*, leaving: bool) -> What:
-    if leaving:
+def order(claim: type[Loss]) -> What:
+    if claim is EvictionFailed:
         victim = Victim(holder(), Path.IN_CLUSTER_QUEUE)
         other = ObjectKey("ns", "x")
         return Eviction(
             victim, PendingPreemption(other, "ux", WORKLOAD, "q", {"q": "/q"}, (victim,))
         )
-    return Admit(KEY, "u1", WORKLOAD, "q", Admission(cluster_queue="q"), True, (), 0.0, 0, {})
+    admission = Admission(cluster_queue="q")
+    if claim is NotPlaced:
+        return Place(KEY, "u1", WORKLOAD, "q", admission, {})
+    return Admit(KEY, "u1", WORKLOAD, "q", admission, True, (), 0.0, 0, {})
+
+
+CLAIMS = (Forgotten, NotPlaced, EvictionFailed)
 
 
 class Case:
-    """An audit of one claim."""
+    """An audit of one claim, named by its withdrawal."""
 
-    def __init__(self, *, leaving: bool) -> None:
-        self.audit, self.book, self.leaving = Audit(), OrderBook(), leaving
+    def __init__(self, claim: type[Loss]) -> None:
+        self.audit, self.book, self.claim = Audit(), OrderBook(), claim
 
-    def look(self, now: float, found: tuple[Holder, ...] = (holder(),)) -> tuple[Claim, ...]:
-        sides: dict[bool, Any] = {self.leaving: found, not self.leaving: ()}
-        return self.audit.look(sides[False], sides[True], self.book, now)
+    def look(self, now: float, found: tuple[Any, ...] = (holder(),)) -> tuple[Loss, ...]:
+        given = [found if each is self.claim else () for each in CLAIMS]
+        return self.audit.look(*given, self.book, now)
 
 
-@pytest.mark.parametrize("leaving", [False, True])
-def test_a_claim_without_an_order_is_suspected_after_a_while(leaving: bool) -> None:
-    case = Case(leaving=leaving)
+@pytest.mark.parametrize("kind", CLAIMS)
+def test_a_claim_without_an_order_is_suspected_after_a_while(kind: type[Loss]) -> None:
+    case = Case(kind)
     assert case.look(0.0) == ()
     assert case.look(GRACE - 0.1) == ()
     (claim,) = case.look(GRACE)
-    assert claim == Claim(KEY, "u1", leaving)
-    told = EvictionFailed(KEY, "u1") if leaving else Forgotten(KEY, "u1")
-    assert claim.withdrawal == told
+    assert claim == kind(KEY, "u1")
     case.audit.explained(claim)
     assert case.look(GRACE + 1) == ()
 
 
-@pytest.mark.parametrize("leaving", [False, True])
-def test_time_counts_only_while_there_is_no_order(leaving: bool) -> None:
-    case = Case(leaving=leaving)
+@pytest.mark.parametrize("kind", CLAIMS)
+def test_time_counts_only_while_there_is_no_order(kind: type[Loss]) -> None:
+    case = Case(kind)
     case.look(0.0)
-    case.book.submit(order(leaving=leaving))
+    case.book.submit(order(kind))
     assert case.look(GRACE) == ()
     assert len(case.audit) == 0
     begun = case.book.begin(KEY)
@@ -86,16 +91,24 @@ def test_time_counts_only_while_there_is_no_order(leaving: bool) -> None:
     assert case.look(4 * GRACE) != ()
 
 
+def test_an_eviction_for_a_failed_node_explains_who_leaves_as_well() -> None:
+    case = Case(EvictionFailed)
+    case.book.submit(NodeEviction(KEY, "u1", "no node", ""))
+    case.look(0.0)
+    assert case.look(GRACE) == ()
+
+
 def test_time_of_one_uid_does_not_count_for_another() -> None:
-    case = Case(leaving=False)
+    case = Case(Forgotten)
     case.look(0.0)
     assert case.look(GRACE, (holder("u2"),)) == ()
     assert case.look(2 * GRACE, ()) == ()
     assert len(case.audit) == 0
 
 
-def test_an_order_of_the_other_kind_explains_nothing() -> None:
-    case = Case(leaving=True)
-    case.book.submit(order(leaving=False))
+@pytest.mark.parametrize("kind", CLAIMS)
+def test_an_order_of_another_kind_explains_nothing(kind: type[Loss]) -> None:
+    case = Case(kind)
+    case.book.submit(order(Forgotten if kind is not Forgotten else EvictionFailed))
     case.look(0.0)
     assert case.look(GRACE) != ()

@@ -16,7 +16,7 @@ from kueuelib.scheduler.quota.queue_spec import ACTIVE, UNKNOWN, Activity
 from kueuelib.scheduler.reasons import MakingRoom, NotEvaluated, QuotaWithdrawn
 from kueuelib.workload import states
 from kueuelib.workload.checks import required_checks
-from kueuelib.workload.next_step import NOTHING, Step, WorkloadContext, next_step
+from kueuelib.workload.next_step import NOTHING, TAKEN_BACK, Step, WorkloadContext, next_step
 from kueuelib.workload.states import Phase
 
 NOW = 1_700_000_000.0
@@ -472,3 +472,11 @@ def test_a_workload_whose_job_was_deleted_without_it_is_finished_and_let_go() ->
     wl["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j", "uid": "gone"}]
     owned = next_step(wl, around, NOW).workload
     assert owned is None or not states.is_finished(owned)
+
+
+def test_a_workload_that_its_job_takes_back_is_not_finished() -> None:
+    wl = workload()
+    wl["metadata"]["labels"] = {"kueue.x-k8s.io/job-uid": "there"}
+    around = WorkloadContext(local_queue=LOCAL, cluster_queue=queue(), has_job=True)
+    step = next_step(wl, around, NOW)
+    assert (step.workload, step.look_again) == (None, NOW + TAKEN_BACK)

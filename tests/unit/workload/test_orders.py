@@ -10,8 +10,9 @@ import pytest
 from kueuelib.api.kueue import Admission
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.decide.cycle import Admit, Wait
+from kueuelib.scheduler.decide.cycle_values import NodeEviction, Place
 from kueuelib.scheduler.decide.preemption.victims import Path, PendingPreemption, Victim
-from kueuelib.scheduler.events import EvictionFailed, Forgotten
+from kueuelib.scheduler.events import EvictionFailed, Forgotten, NotPlaced
 from kueuelib.scheduler.ordering import queue_order
 from kueuelib.scheduler.pending.tries import Requeue
 from kueuelib.scheduler.quota.holders import Holder
@@ -68,13 +69,28 @@ def evict_what_is_stored(uid: str) -> Eviction:
     return evict(uid, assumed=False)
 
 
-KINDS = {"A": admit, "W": wait, "E": evict, "S": evict_what_is_stored}
+def place(uid: str) -> Place:
+    return Place(KEY, uid, WORKLOAD, "q", Admission(cluster_queue="q"), {})
+
+
+def evict_for_a_node(uid: str) -> NodeEviction:
+    return NodeEviction(KEY, uid, "no node", "")
+
+
+KINDS = {
+    "A": admit,
+    "W": wait,
+    "E": evict,
+    "S": evict_what_is_stored,
+    "P": place,
+    "N": evict_for_a_node,
+}
 
 
 class Story:
     """An order book that is told a story in words, and tells what came of it.
 
-    `E` evicts what is assumed, `S` what is known to be stored.
+    `E` evicts what is assumed, `S` what is known to be stored, `N` for a failed node. `P` places.
     """
 
     def __init__(self) -> None:
@@ -98,7 +114,7 @@ class Story:
     def _note(self, edge: Edge) -> None:
         self.ended += edge.ended
         for event in edge.events:
-            kind = {Forgotten: "-A", EvictionFailed: "-E"}[type(event)]
+            kind = {Forgotten: "-A", NotPlaced: "-P", EvictionFailed: "-E"}[type(event)]
             self.told.append(f"{kind}{event.uid[1:]}")
 
     @property
@@ -115,7 +131,7 @@ def shown(line: PendingWrites) -> str:
 
 
 def name_of(what: What) -> str:
-    kind = {Admit: "A", Wait: "W", Eviction: "E"}[type(what)]
+    kind = {Admit: "A", Wait: "W", Place: "P", Eviction: "E", NodeEviction: "N"}[type(what)]
     return f"{kind}{what.uid[1:]}"
 
 
@@ -182,13 +198,24 @@ def name_of(what: What) -> str:
         ("E1 begin E1", "E1* E1", ""),
         ("E1 begin A1", "E1* A1", ""),
         ("E1 begin A1 E1", "E1*", "-A1 -E1"),
+        # new places wait, or are being written; the reservation was seen
+        ("P1 P1", "P1", ""),
+        ("P1 P2", "P2", "-P1"),
+        ("P1 S1", "E1", "-P1"),
+        ("P1 N1", "N1", "-P1"),
+        ("P1 W1", "W1", "-P1"),
+        ("A1 begin unknown P1", "P1", "-A1"),
+        ("P1 begin P1 unknown", "P1?", ""),
+        ("P1 begin S1 stored", "E1", ""),
+        ("P1 begin S1 void", "E1", "-P1"),
+        ("P1 begin N1 again", "N1", "-P1"),
         # the end, nothing waits
-        *[(f"{kind}1 begin stored", "", "") for kind in "AWE"],
-        *[(f"{kind}1 begin again", f"{kind}1", "") for kind in "AWE"],
-        *[(f"{kind}1 begin unknown", f"{kind}1?", "") for kind in "AWE"],
+        *[(f"{kind}1 begin stored", "", "") for kind in "AWEPN"],
+        *[(f"{kind}1 begin again", f"{kind}1", "") for kind in "AWEPN"],
+        *[(f"{kind}1 begin unknown", f"{kind}1?", "") for kind in "AWEPN"],
         *[
             (f"{kind}1 begin {outcome}", "", told)
-            for kind, told in (("A", "-A1"), ("W", ""), ("E", "-E1"))
+            for kind, told in (("A", "-A1"), ("W", ""), ("E", "-E1"), ("P", "-P1"), ("N", "-E1"))
             for outcome in ("void", "gone")
         ],
         # the end, something waits
@@ -248,9 +275,9 @@ def test_every_order_ends_once_and_only_one_is_under_way() -> None:
     story = Story()
     story.tell(["W1", "begin", "A1"])
     assert story.book.begin(KEY) is None
-    assert story.book.admits(KEY, "u1")
-    assert not story.book.admits(KEY, "u2")
-    assert not story.book.evicts(KEY, "u1")
+    assert story.book.explains(Forgotten(KEY, "u1"))
+    assert not story.book.explains(Forgotten(KEY, "u2"))
+    assert not story.book.explains(EvictionFailed(KEY, "u1"))
     story.tell(["E1", "stored"])
     assert sorted(ended.order.number for ended in story.ended) == [1, 2, 3]
     assert story.book.begin(KEY) is None
@@ -262,10 +289,10 @@ def test_what_waits_is_told() -> None:
     assert story.book.waits(KEY) is None
     story.tell(["E1"])
     assert isinstance(story.book.waits(KEY), Eviction)
-    assert story.book.evicts(KEY, "u1")
+    assert story.book.explains(EvictionFailed(KEY, "u1"))
     story.tell(["begin"])
     assert story.book.waits(KEY) is None
-    assert story.book.evicts(KEY, "u1")
+    assert story.book.explains(EvictionFailed(KEY, "u1"))
     story.tell(["A1"])
     assert isinstance(story.book.waits(KEY), Admit)
 

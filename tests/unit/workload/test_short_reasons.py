@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.api.missing_features import MissingFeature, sentence
+from kueuelib.api.missing_features import TOPOLOGY, MissingFeature, sentence
 from kueuelib.scheduler import reasons
 from kueuelib.scheduler.blockers import (
     AffinityMismatch,
@@ -13,11 +13,14 @@ from kueuelib.scheduler.blockers import (
     FlavorMissing,
     GroupBlocked,
     Mode,
+    NoPlaces,
     PodSetBlocked,
     QuotaInUse,
     ResourceUncovered,
+    TopologyMismatch,
     UntoleratedTaint,
 )
+from kueuelib.scheduler.topology.placement import NoDomain
 from kueuelib.workload.short_reasons import shorten
 
 IN_USE = QuotaInUse("on-demand", "cpu", 0, 3000, 0, 4000, 0, 1000, reclaimable=True)
@@ -29,7 +32,14 @@ SHORT: dict[Blocker, str] = {
     UntoleratedTaint("spot", "spot", "", "NoSchedule"): "spot: taint spot",
     AffinityMismatch("spot"): "spot: node affinity differs",
     FlavorMissing("spot"): "spot: no such flavor",
-    ResourceUncovered("nvidia.com/gpu"): "nvidia.com/gpu: not in the ClusterQueue",
+    NoPlaces(
+        "a", NoDomain("racks", 8, 6, False, (), 4, {}).text
+    ): "topology racks: room for 6 of 8",
+    NoPlaces(
+        "a", NoDomain("racks", 8, 0, True, (), 4, {}).text
+    ): "topology racks: room for none of 8",
+    TopologyMismatch("a", 'Flavor "a" does not support TopologyAwareScheduling'): "a: no topology",
+    ResourceUncovered("nvidia.com/gpu"): "the queue has no quota for nvidia.com/gpu",
 }
 
 
@@ -108,5 +118,7 @@ def test_a_missing_feature_is_named() -> None:
         MissingFeature("the Workload", "key", "magic"),
     ]
     assert shorten(sentence(asked)) == "no magic in this version"
+    off = [MissingFeature("pod set main", "topologyRequest.required", TOPOLOGY)]
+    assert shorten(sentence(off)) == "topology-aware scheduling is turned off"
     more = sentence([*asked, MissingFeature("the Workload", "other", "luck")])
     assert shorten(more) == more

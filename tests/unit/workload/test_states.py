@@ -331,12 +331,42 @@ def test_a_bundle_leaves_the_conditions_of_others_alone() -> None:
     assert status_writes(old, states.finish(old, "Succeeded", "done", NOW)) == ()
 
 
+def test_failed_nodes_are_named_until_the_workload_loses_its_places() -> None:
+    wl = reserved()
+    marked = states.mark_unhealthy(wl, ["b", "a"])
+    (write,) = status_writes(wl, marked)
+    assert write.body["status"]["unhealthyNodes"] == [{"name": "b"}, {"name": "a"}]
+    assert states.mark_unhealthy(marked, ["b", "a"]) is marked
+    assert "unhealthyNodes" not in states.mark_unhealthy(marked, [])["status"]
+    evicted = states.evict(marked, "NodeFailures", "m", NOW)
+    for lost in (evicted, states.cancel(marked, "Suspended", "m", NOW)):
+        (write,) = status_writes(marked, lost)
+        assert "unhealthyNodes" not in write.body["status"]
+    again = states.condition(states.release(evicted, NOW), "Requeued")
+    assert (again["status"], again["reason"]) == ("True", "NodeFailures")
+
+
+def test_pods_of_a_node_that_has_returned_do_not_move() -> None:
+    marked = states.mark_unhealthy(reserved(), ["a", "b"])
+    moved = states.place(marked, {**ADMISSION, "x": 1}, ["a"], NOW)
+    assert (states.unhealthy_nodes(moved), moved["status"]["admission"]["x"]) == (["b"], 1)
+    with pytest.raises(IllegalTransition, match="its node has returned"):
+        states.place(states.mark_unhealthy(marked, ["b"]), ADMISSION, ["a"], NOW)
+
+
 # ---- laws
 
 NAMES = st.sampled_from(["a", "b", "c"])
 STATES = st.sampled_from(["Pending", "Asks", "Ready", "Retry", "Rejected"])
 REASONS = st.sampled_from(
-    ["Preempted", "AdmissionCheck", "ClusterQueueStopped", "Deactivated", "PodsReadyTimeout"]
+    [
+        "Preempted",
+        "NodeFailures",
+        "AdmissionCheck",
+        "ClusterQueueStopped",
+        "Deactivated",
+        "PodsReadyTimeout",
+    ]
 )
 STEPS = st.one_of(
     st.tuples(st.just("reserve"), st.lists(NAMES)),

@@ -18,6 +18,8 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "designs" / "0003-life-of-a-work
 STEPS: dict[str, Callable[[Obj], Obj]] = {
     "reserve": lambda wl: states.reserve(wl, ADMISSION, [], NOW),
     "sync_admitted": lambda wl: states.sync_admitted(wl, NOW),
+    "mark_unhealthy": lambda wl: states.mark_unhealthy(wl, ["node-1"]),
+    "place": lambda wl: states.place(wl, ADMISSION, [], NOW),
     "evict": lambda wl: states.evict(wl, "Test", "test", NOW),
     "preempt": lambda wl: states.preempt(wl, "InClusterQueue", "test", NOW),
     "release": lambda wl: states.release(wl, NOW),

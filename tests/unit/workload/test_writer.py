@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.errors import Conflict, Invalid, NotFound
+from kueuelib.errors import Conflict, Invalid, MethodNotAllowed, NotFound
 from kueuelib.machinery.store import Store
 from kueuelib.workload import states
 from kueuelib.workload.writer import CONFLICTS, StatusWriter, on_newest
@@ -135,3 +135,30 @@ async def test_after_a_conflict_of_a_single_write_the_newest_state_is_known() ->
     with pytest.raises(Conflict):
         await writer.store(old, states.wait(old, "Test", "why", NOW))
     assert world.known == "7"
+
+
+async def test_a_status_that_the_server_accepts_and_keeps_as_it_was_is_refused() -> None:
+    class Resetting(World):
+        async def patch(self, *args: Any, **options: Any) -> Obj:
+            return {**await super().patch(*args, **options), "status": {}}
+
+    world = Resetting(3, 3)
+    writer = StatusWriter(world, world)  # type: ignore[arg-type]
+    with pytest.raises(Invalid, match=r"conditions\[QuotaReserved\] is still .* changes it back"):
+        await writer.change(KEY, lambda wl: states.wait(wl, "Pending", "not yet", NOW))
+    assert world.known == "4"
+
+
+async def test_a_kind_without_a_status_is_told_from_a_workload_that_is_gone() -> None:
+    missing = NotFound("not found")
+    missing.answer = "by HTTP"
+    for refused in (True, False):
+        world = World(3, 3 if refused else None, missing, missing)
+        writer = StatusWriter(world, world)  # type: ignore[arg-type]
+        error = MethodNotAllowed if refused else NotFound
+        with pytest.raises(error):
+            await run(world)
+        world.learn(workload(3))
+        new = states.wait(workload(3), "Pending", "not yet", NOW)
+        with pytest.raises(error):
+            await writer.store(workload(3), new)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+import attrs
+
 from kueuelib.api.codec import decode
 from kueuelib.api.kinds import KUEUE, V1BETA1
-from kueuelib.api.kueue import CHECK_READY, MAIN_POD_SET, PriorityClassRef, Workload
+from kueuelib.api.kueue import CHECK_READY, MAIN_POD_SET, Admission, PriorityClassRef, Workload
 from kueuelib.api.meta import Obj, is_true
 from kueuelib.api.names import QUOTA_RESERVED, WORKLOAD_PRIORITY_CLASS
 from kueuelib.api.quantity import Quantity, amount_of
@@ -51,10 +53,22 @@ def workload_update_errors(new: Obj, old: Obj) -> Iterator[FieldError]:
         if before.spec.queue_name != after.spec.queue_name:
             yield immutable("spec.queueName", after.spec.queue_name)
         yield from _grown_reclaimable_pods(before, after)
-    held, holds = before.status.admission, after.status.admission
+    held, holds = _without_places(before), _without_places(after)
     if held is not None and holds is not None and held != holds:
         yield immutable("status.admission", status_of(new).get("admission"))
     yield from _ready_checks(new, before, after)
+
+
+def _without_places(workload: Workload) -> Admission | None:
+    """An admission without what may change in it: where pods are placed (KEP-2724)."""
+    admission = workload.status.admission
+    if admission is None:
+        return None
+    fixed = [
+        attrs.evolve(one, topology_assignment=None, delayed_topology_request="")
+        for one in admission.pod_set_assignments
+    ]
+    return attrs.evolve(admission, pod_set_assignments=tuple(fixed))
 
 
 def _meaning(obj: Obj) -> Workload:
@@ -121,6 +135,9 @@ def workload_errors(new: Obj, old: Obj | None) -> Iterator[FieldError]:
     """Every broken rule of a Workload, and of the change when `old` is given."""
     counts = pod_set_counts(new)
     yield from _pod_sets(spec_of(new))
+    if old is None:
+        for path, pod_set in each(spec_of(new), "podSets", "spec"):
+            yield from _slices(f"{path}.topologyRequest", pod_set.get("topologyRequest") or {})
     yield from _names(new)
     yield from conditions("status.conditions", status_of(new).get("conditions"))
     if is_true(new, QUOTA_RESERVED):
@@ -154,6 +171,19 @@ def _pod_sets(spec: Mapping[str, Any]) -> Iterator[FieldError]:
                 )
     if len(variable) > 1:
         yield invalid("spec.podSets", variable, "at most one pod set can use minCount")
+
+
+def _slices(path: str, request: Mapping[str, Any]) -> Iterator[FieldError]:
+    """A level for slices and their size need each other."""
+    level, size = request.get(_SLICE_LEVEL), request.get("podSetSliceSize")
+    if level is not None and size is None:
+        yield required(f"{path}.podSetSliceSize", f"must be set when {_SLICE_LEVEL} is specified")
+    if level is None and size is not None:
+        text = f"may not be set when {_SLICE_LEVEL} is not specified"
+        yield forbidden(f"{path}.podSetSliceSize", text)
+
+
+_SLICE_LEVEL = "podSetSliceRequiredTopology"
 
 
 def _requests(path: str, container: Mapping[str, Any]) -> Iterator[FieldError]:

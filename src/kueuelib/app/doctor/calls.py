@@ -5,7 +5,8 @@ A webhook that hangs takes its whole deadline, so nothing here waits for somethi
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -33,6 +34,7 @@ from kueuelib.runtime.queries import (
     object_path,
     params_of,
 )
+from kueuelib.runtime.transport import Transport
 from kueuelib.runtime.webhook.trust import from_secret
 
 _PROBE, _NAMESPACE = "kueuelib-doctor", "default"
@@ -72,6 +74,8 @@ _WRITES: tuple[tuple[Resource, str, str], ...] = (
 """What the manager and users write, and other programs' webhooks may be called for: kind, operation
 and subresource.
 """
+_OWN = (kinds.LEASES, kinds.SECRETS)
+"""What a manager writes for itself."""
 _NOT_CALLED = ("failed calling webhook", "conversion webhook")
 """The message of an API server about a webhook that it cannot reach."""
 
@@ -131,16 +135,19 @@ class _Write:
 
 
 async def others(
-    client: Client, version: str, lists: Lists, configuration: Configuration
+    client: Client, version: str, lists: Lists, configuration: Configuration, user: str = ""
 ) -> tuple[WebhookProbe, ...]:
     """Makes the API server call other programs' webhooks for what the manager and users write, and
     tries to write the Lease and the Secret with the certificate, without which no manager leads.
+    The latter is tried as the manager, if the caller may act as its user: policies and webhooks may
+    treat it differently.
 
     Args:
         client: whose cluster.
         version: of the queueing API; empty if it is not served.
         lists: what was read.
         configuration: the manager's.
+        user: that of the manager; empty for the caller's.
 
     Returns:
         The calls that those webhooks did not answer, and the tries of the manager's own objects
@@ -173,12 +180,33 @@ async def others(
     writes = list(dict.fromkeys(one for one in called if one is not None and version))
     writes = list(dict.fromkeys((*writes, *_own(lists, configuration))))
     seconds = max((one.get("timeoutSeconds") or 10 for one in hooks), default=0) + 2.0
-    errors = await at_once(*(_error_of(_try(client, version, one, seconds)) for one in writes))
+    async with _acting_as(client, user) as manager:
+
+        async def error_of(write: _Write) -> ApiError | TransportError | None:
+            if write.resource in _OWN and manager is not client:
+                error = await _error_of(_try(manager, version, write, seconds))
+                if not isinstance(error, Forbidden) or not lacks_permission(str(error)):
+                    return error  # otherwise nobody may act as the manager, or it lacks a right
+            return await _error_of(_try(client, version, write, seconds))
+
+        errors = await at_once(*map(error_of, writes))
     calls = [
         WebhookProbe(one.what, failure(error), refusal=_refusal(one, error), kind=one.resource.kind)
         for one, error in zip(writes, errors, strict=True)
     ]
     return tuple(one for one in calls if one.refusal or one.webhook in names)
+
+
+@asynccontextmanager
+async def _acting_as(client: Client, user: str) -> AsyncIterator[Client]:
+    """A client that acts as another user; the same one if the caller acts as one already."""
+    endpoint = await client.transport.endpoint()
+    if not user or endpoint.headers:
+        yield client
+        return
+    acting = attrs.evolve(endpoint, headers=(("Impersonate-User", user),))
+    async with Transport(acting, user_agent="kueuelib-doctor") as transport:
+        yield Client(transport)
 
 
 def _own(lists: Lists, configuration: Configuration) -> Iterator[_Write]:
@@ -210,7 +238,7 @@ def _refusal(write: _Write, error: ApiError | TransportError | None) -> str:
     may not.
     """
     text = "" if error is None or failure(error) else first_line(error)
-    own = write.resource in (kinds.LEASES, kinds.SECRETS)
+    own = write.resource in _OWN
     return text if own and is_refusal(text) and not lacks_permission(text) else ""
 
 
@@ -223,7 +251,7 @@ def _write_for(
 ) -> _Write | None:
     """A write for which a webhook is called; None if there is none."""
     resource, operation, subresource = write
-    if not any(_covers(rule, resource, operation, subresource) for rule in hook.get("rules") or ()):
+    if not any(covers(rule, resource, operation, subresource) for rule in hook.get("rules") or ()):
         return None
     selected = from_label_selector(hook.get("namespaceSelector") or {})
     objects = from_label_selector(hook.get("objectSelector") or {})
@@ -251,8 +279,26 @@ def _write_for(
     return None
 
 
-def _covers(rule: Obj, resource: Resource, operation: str, subresource: str) -> bool:
-    """Whether a rule of a webhook is for a write, in whatever version."""
+def stops_writes(webhook: Obj) -> bool:
+    """Whether a webhook that does not answer refuses something that the manager or users write.
+
+    Args:
+        webhook: the raw one.
+    """
+    rules = webhook.get("rules") or ()
+    refuses = webhook.get("failurePolicy") != "Ignore"
+    return refuses and any(covers(rule, *write) for rule in rules for write in _WRITES)
+
+
+def covers(rule: Obj, resource: Resource, operation: str, subresource: str) -> bool:
+    """Whether a rule of a webhook is for a write, in whatever version.
+
+    Args:
+        rule: the raw one.
+        resource: the kind that is written.
+        operation: for example `UPDATE`.
+        subresource: for example `status`; empty for the object itself.
+    """
 
     def names(field: str, *wanted: str) -> bool:
         return not {*wanted, "*"}.isdisjoint(rule.get(field) or ())

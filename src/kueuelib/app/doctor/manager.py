@@ -29,8 +29,14 @@ from kueuelib.app.deployment import CONFIGURATION, DASHBOARDS, MONITOR, NAME, De
 from kueuelib.app.doctor.finding import Subject
 from kueuelib.app.doctor.snapshot import ClusterSnapshot
 from kueuelib.app.installation import Installation
+from kueuelib.app.refusers import (
+    OUR_CONFIGURATIONS,
+    dead_webhook,
+    lacks_permission,
+    webhook_names,
+)
 from kueuelib.app.running_configuration import holder_of, tells_of_a_file
-from kueuelib.controllers.manifests import api_service_names
+from kueuelib.controllers.manifests import SERVICE_ACCOUNT, api_service_names
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 
 LEADER, UNREACHABLE, MISSING_KIND = "leader", "webhook-unreachable", "crd-missing"
@@ -39,12 +45,14 @@ MISDIRECTED, TERMINATING = "webhook-service", "crd-terminating"
 NAMESPACE_STUCK = "namespace-stuck"
 CONVERSION, ANOTHER_WEBHOOK = "crd-conversion", "another-webhook"
 CERTIFICATE: Final = "webhook-certificate"
-MISSING_PERMISSION, REFUSED = "permissions", "write-refused"
+MISSING_PERMISSION, REFUSED, STATUS_LOST = "permissions", "write-refused", "crd-status"
 """Checks whose findings explain others."""
 _TEXT: Final = "jsonpath='{{.data.{}}}'".format(CONFIG_FILE.replace(".", r"\."))
 """How `kubectl get` prints the configuration file in the ConfigMap."""
 _URL: Final = "URL"
 """Stands for the address of a manager that led outside of the cluster, if no object names it."""
+_KUBECONFIG: Final = "KUBECONFIG"
+"""Stands for the file with the manager's credentials, which are not those of an administrator."""
 _HINT: Final = "  # with --webhook-url URL if the manager runs outside of the cluster"
 _RELEASE: Final = "meta.helm.sh/release-name"
 """The annotation by which Helm marks what it installs."""
@@ -57,6 +65,26 @@ CONFIGURATIONS = (
 def no_manager(snapshot: ClusterSnapshot) -> tuple[str, ...]:
     """The checks that find something if no manager runs."""
     return (LEADER,) if snapshot.configuration.leader_election.leader_elect else (UNREACHABLE,)
+
+
+def explanations(snapshot: ClusterSnapshot, message: str) -> tuple[str, ...]:
+    """The checks whose errors end with what the API server refused to the manager; none for what
+    policies, quotas and the like refuse.
+
+    Args:
+        snapshot: the cluster.
+        message: of the API server.
+    """
+    if lacks_permission(message):
+        return (MISSING_PERMISSION,)
+    dead = dead_webhook(message)
+    if not dead:
+        return ()
+    ours = any(
+        one["metadata"]["name"] in OUR_CONFIGURATIONS and dead in webhook_names(one)
+        for _, one in snapshot.webhook_configurations()
+    )
+    return (UNREACHABLE if ours else ANOTHER_WEBHOOK,)
 
 
 def is_fixed(snapshot: ClusterSnapshot) -> bool:
@@ -271,7 +299,8 @@ def start(snapshot: ClusterSnapshot) -> str:
     if address:
         file = shlex.quote(snapshot.file or "FILE")
         where = f"on the machine that {address} names, or start your own manager there"
-        return f"kueuelib manager --config {file}  # {where}; first end one that hangs"
+        command = f"kueuelib manager --config {file} --kubeconfig {_KUBECONFIG}"
+        return f"{command}  # the manager's own, {where}; first end one that hangs"
     deployment = snapshot.find(DEPLOYMENTS.kind, NAME, snapshot.namespace)
     if deployment is not None:
         if deployment["spec"].get("replicas", 1) == 0:
@@ -302,6 +331,14 @@ def reconfigure(snapshot: ClusterSnapshot, change: str, *, installs: bool = Fals
     again = f"{install(snapshot, edited=True)} && " if installs else ""
     edit = f"kubectl -n {snapshot.namespace} edit configmap {CONFIG_MAP}"
     return f"{edit} && {again}{restart(snapshot)}  # {change}"
+
+
+def new_token(snapshot: ClusterSnapshot) -> str:
+    """The command that prints a token for a manager outside of the cluster. Without a duration it
+    would end after an hour, and the manager with it.
+    """
+    where = f"kubectl -n {snapshot.namespace}"
+    return f"{where} create token {SERVICE_ACCOUNT} --duration 720h"
 
 
 def restart(snapshot: ClusterSnapshot) -> str:

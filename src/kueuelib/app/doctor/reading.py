@@ -12,8 +12,9 @@ import attrs
 
 from kueuelib.api import kinds
 from kueuelib.api.kinds import KUEUE
-from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.api.names import MANAGED_LABEL, QUEUE_LABEL, REASON_FAILED_TO_START
+from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
+from kueuelib.api.names import MANAGED_LABEL, POD_SET_LABEL, QUEUE_LABEL, REASON_FAILED_TO_START
+from kueuelib.api.workload_state import is_finished
 from kueuelib.app.configuration import CONFIG_MAP, Configuration
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.deployment import DASHBOARDS, MONITOR
@@ -29,11 +30,16 @@ from kueuelib.app.doctor.calls import (
 from kueuelib.app.doctor.snapshot import (
     BYPASSING,
     CALLS,
+    GRANTS,
     PERMISSIONS,
+    STARTED,
+    WITHDRAWN,
     ClusterSnapshot,
     Review,
     WebhookProbe,
+    says_withdrawn,
 )
+from kueuelib.app.doctor.starts import try_starts
 from kueuelib.app.explaining.gather import (
     QUEUEING,
     Lists,
@@ -41,16 +47,19 @@ from kueuelib.app.explaining.gather import (
     cluster_of,
     decisive,
     list_kinds,
+    list_nodes,
     with_namespaces,
 )
+from kueuelib.app.explaining.subject import owning_job
 from kueuelib.app.installation import Installation
 from kueuelib.app.refused_writes import REASONS
 from kueuelib.controllers.foreign_reservations import RESERVED_BY_ANOTHER
-from kueuelib.controllers.manifests import SERVICE_ACCOUNT
+from kueuelib.controllers.manifests import SERVICE_ACCOUNT, manager_user
 from kueuelib.errors import ApiError, Forbidden, NotFound, TransportError
 from kueuelib.jobs.pods.integration import MISSED_PODS
+from kueuelib.jobs.reconcile.steps import DELETED_WORKLOAD
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.cluster import server_time
+from kueuelib.runtime.connection import server_time
 
 AROUND = (
     kinds.CRDS,
@@ -63,9 +72,13 @@ AROUND = (
     kinds.DEPLOYMENTS,
     kinds.API_SERVICES,
 )
+STARTED_PODS = f"{POD_SET_LABEL},{MANAGED_LABEL}!=true"
 _SELECTORS = {"Pod": f"{MANAGED_LABEL}=true", "Job": QUEUE_LABEL}
 _REVIEWS = "/apis/authorization.k8s.io/v1"
 _AT_ONCE = 16
+_MOST_WITHDRAWN = 20
+_MOST_GRANTS = 500
+"""The Events of one reason and namespace that are read to learn where a missing queue led."""
 
 
 async def read(
@@ -100,11 +113,13 @@ async def read(
         reviews = before.unseen.get(PERMISSIONS) or tuple(before.reviews)
     else:  # all at once: a webhook that hangs takes its whole deadline
         (lists, more), called, reviews = await at_once(
-            _called_lists(client, version, configuration),
+            _called_lists(client, version, configuration, own=own),
             admission(client, version),
             _reviews(client, configuration, own=own),
         )
         calls = called if isinstance(called, str) else (called, *more)
+    settings = engine_settings(configuration)
+    lists = await list_nodes(client, lists, version, settings)
     unseen = {
         kind: first_line(error)
         for kind, error in lists.refused.items()
@@ -116,25 +131,27 @@ async def read(
         unseen[CALLS], calls = calls, ()
     if isinstance(reviews, str):
         unseen[PERMISSIONS], reviews = reviews, ()
-    return ClusterSnapshot(
+    snapshot = ClusterSnapshot(
         now=await server_time(client) if now is None else now,
         lists=lists,
-        cluster=with_namespaces(cluster_of(lists, engine_settings(configuration)), lists),
+        cluster=with_namespaces(cluster_of(lists, settings), lists),
         reviews=reviews,
         calls=calls,
         unseen=unseen,
         configuration=configuration,
         file=file,
     )
+    return attrs.evolve(snapshot, starts=await try_starts(client, snapshot))
 
 
 async def _called_lists(
-    client: Client, version: str, configuration: Configuration
+    client: Client, version: str, configuration: Configuration, *, own: bool
 ) -> tuple[Lists, tuple[WebhookProbe, ...]]:
     """The objects, and the calls that the API server was made to make because of them."""
     lists = await _lists(client, version, configuration)
+    user = "" if own else manager_user(configuration.manager_namespace)
     converted, refused = await at_once(
-        conversions(client, version, lists), others(client, version, lists, configuration)
+        conversions(client, version, lists), others(client, version, lists, configuration, user)
     )
     return lists, (*converted, *refused)
 
@@ -157,7 +174,7 @@ async def _lists(client: Client, version: str, configuration: Configuration) -> 
         keys = [ObjectKey(namespace, name) for name in names]
         lists = lists.completed(await _alone(client, kind, keys))
     lists = lists.completed(await _alone(client, kinds.SERVICES, _services(lists)))
-    return await _with_events(client, lists)
+    return await _with_withdrawn(client, await _with_events(client, lists), configuration)
 
 
 async def _with_lease(client: Client, lists: Lists, configuration: Configuration) -> Lists:
@@ -168,9 +185,28 @@ async def _with_lease(client: Client, lists: Lists, configuration: Configuration
 
 
 async def _with_bypassing(client: Client, lists: Lists) -> Lists:
-    """The Pods that name a queue and are not queued, if Pods may be listed."""
-    pods = await list_kinds(client, [kinds.PODS], selectors={kinds.PODS.kind: MISSED_PODS})
-    return lists.completed(Lists({BYPASSING: pods.of(kinds.PODS.kind)}, {}))
+    """The Pods that name a queue and are not queued, and those of jobs, if Pods may be listed."""
+    for part, selector in ((BYPASSING, MISSED_PODS), (STARTED, STARTED_PODS)):
+        pods = await list_kinds(client, [kinds.PODS], selectors={kinds.PODS.kind: selector})
+        lists = lists.completed(Lists({part: pods.of(kinds.PODS.kind)}, {}))
+    return lists
+
+
+async def _with_withdrawn(client: Client, lists: Lists, configuration: Configuration) -> Lists:
+    """The Jobs without a queue name that have a Workload, or that lost it for that reason."""
+    if configuration.manage_jobs_without_queue_name or kinds.JOBS.kind in lists.refused:
+        return lists
+    waiting = (one for one in lists.of(kinds.WORKLOADS.kind) if not is_finished(one))
+    owners = (ObjectKey(one["metadata"]["namespace"], owning_job(one)) for one in waiting)
+    about = (
+        key_of({"metadata": event["involvedObject"]})
+        for event in lists.of(kinds.EVENTS.kind)
+        if says_withdrawn(event)
+    )
+    known = {key_of(one) for one in lists.of(kinds.JOBS.kind)}
+    keys = [one for one in dict.fromkeys((*owners, *about)) if one.name and one not in known]
+    jobs = await _alone(client, kinds.JOBS, keys[:_MOST_WITHDRAWN])
+    return lists.completed(Lists({WITHDRAWN: jobs.of(kinds.JOBS.kind)}, {}))
 
 
 async def _with_ending(client: Client, lists: Lists) -> Lists:
@@ -218,13 +254,31 @@ async def _with_events(client: Client, lists: Lists) -> Lists:
     """The Events of managers that are not the only ones, and those about what was refused."""
     kind = kinds.EVENTS.kind
     events: list[Obj] = []
-    for reason in (RESERVED_BY_ANOTHER, REASON_FAILED_TO_START, *REASONS):
+    for reason in (RESERVED_BY_ANOTHER, REASON_FAILED_TO_START, DELETED_WORKLOAD, *REASONS):
         try:
             page = await client.list(kinds.EVENTS, field_selector=f"reason={reason}")
         except Forbidden as error:
             return lists.completed(Lists({}, {kind: error}))
         events += page.items
+    for namespace in _losing_queues(lists):
+        for reason in GRANTS:
+            selector = f"reason={reason}"
+            page = await client.list(
+                kinds.EVENTS, namespace, field_selector=selector, limit=_MOST_GRANTS
+            )
+            events += page.items
     return lists.completed(Lists({kind: events}, {}))
+
+
+def _losing_queues(lists: Lists) -> list[str]:
+    """The namespaces with Workloads whose LocalQueue does not exist, and that have no admission."""
+    known = {key_of(one) for one in lists.of(kinds.LOCAL_QUEUES.kind)}
+    names: dict[str, None] = {}
+    for one in lists.of(kinds.WORKLOADS.kind):
+        queue = ObjectKey(one["metadata"]["namespace"], one["spec"].get("queueName") or "")
+        if queue.name and queue not in known and not (one.get("status") or {}).get("admission"):
+            names[queue.namespace] = None
+    return list(names)
 
 
 # --- permissions
@@ -237,6 +291,7 @@ class _Question:
     verb: str
     namespace: str
     name: str
+    binding: str = attrs.field(eq=False)
 
     def body(self, user: str, namespace: str) -> Obj:
         resource, _, subresource = self.resource.partition("/")
@@ -260,7 +315,7 @@ async def _reviews(
 ) -> tuple[Review, ...] | str:
     """Reviews everything that the installation grants; returns why, if that is not allowed."""
     namespace = configuration.manager_namespace
-    user = "" if own else f"system:serviceaccount:{namespace}:{SERVICE_ACCOUNT}"
+    user = "" if own else manager_user(namespace)
     path = f"{_REVIEWS}/{'selfsubjectaccessreviews' if own else 'subjectaccessreviews'}"
     refused: list[str] = []
     limiter = anyio.CapacityLimiter(_AT_ONCE)
@@ -291,7 +346,7 @@ async def _reviews(
     if refused:
         return refused[0]
     return tuple(
-        Review(one.group, one.resource, one.verb, one.namespace, allowed)
+        Review(one.group, one.resource, one.verb, one.namespace, allowed, one.binding)
         for one, allowed in zip(questions, answers, strict=True)
     )
 
@@ -306,13 +361,14 @@ def _questions(manifests: list[Obj]) -> Iterator[_Question]:
         reference = binding["roleRef"]
         role = roles.get((reference["kind"], reference["name"]), {})  # or one of Kubernetes
         where = binding["metadata"].get("namespace") or ""
+        named = f"{binding['kind']} {key_of(binding)}"
         for rule in role.get("rules") or ():
-            yield from _of_rule(rule, where)
+            yield from _of_rule(rule, where, named)
 
 
-def _of_rule(rule: Mapping[str, list[str]], where: str) -> Iterator[_Question]:
+def _of_rule(rule: Mapping[str, list[str]], where: str, binding: str) -> Iterator[_Question]:
     for group in rule.get("apiGroups") or ():
         for resource in rule.get("resources") or ():
             for verb in rule["verbs"]:
                 for name in rule.get("resourceNames") or [""]:
-                    yield _Question(group, resource, verb, where, name)
+                    yield _Question(group, resource, verb, where, name, binding)

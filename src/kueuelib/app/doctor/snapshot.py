@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
@@ -9,14 +10,24 @@ from typing import Final
 import attrs
 
 from kueuelib.api import kinds
-from kueuelib.api.meta import Obj, ObjectKey, key_of, parse_time
-from kueuelib.api.names import PREBUILT_LABEL
+from kueuelib.api.meta import Obj, ObjectKey, key_of, labels_of, parse_time
+from kueuelib.api.names import (
+    ADMITTED,
+    CLUSTER_QUEUE_LABEL,
+    LOCAL_QUEUE_LABEL,
+    PREBUILT_LABEL,
+    QUOTA_RESERVED,
+)
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.explaining.gather import NEEDED, ClusterData, Lists, labels_decide
+from kueuelib.app.explaining.nodes import PLACING, names_topology
 from kueuelib.app.explaining.subject import workload_of
 from kueuelib.app.refused_writes import REASONS, standing
 from kueuelib.app.refusers import dead_webhook, latest
 from kueuelib.jobs.contract.field_rules import identifier
+from kueuelib.jobs.lookups.stores import job_uids
+from kueuelib.jobs.reconcile.plan import NOT_QUEUED
+from kueuelib.jobs.reconcile.steps import DELETED_WORKLOAD
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.trial import TrialOutcome, outcomes
 from kueuelib.scheduler.explain.world import World
@@ -32,6 +43,8 @@ COHORTS: Final = "cohorts"
 """The Cohorts, if a ClusterQueue is in one."""
 LABELS: Final = "labels"
 """The labels of namespaces, if a ClusterQueue selects by them."""
+PLACES: Final = "places"
+"""The Topologies and nodes, if a ResourceFlavor names a Topology."""
 PERMISSIONS: Final = "permissions"
 """What the manager may do: `ClusterSnapshot.reviews`."""
 CALLS: Final = "calls"
@@ -40,13 +53,32 @@ ADMISSION: Final = "admission"
 """`WebhookProbe.what` of a call of the admission webhooks for our kinds."""
 BYPASSING: Final = "bypassing pods"
 """The Pods with a queue name that our webhook has not marked, as if it were a kind."""
+STARTED: Final = "started pods"
+"""The Pods of jobs that a manager started, as if they were a kind; without those that it queues."""
+WITHDRAWN: Final = "withdrawn jobs"
+"""The Jobs that have or had a Workload and name no queue, as if they were a kind."""
+GRANTS: Final = (QUOTA_RESERVED, ADMITTED)
+"""The reasons of Events that name the ClusterQueue of a Workload."""
+_GRANTED: Final = re.compile("(?:reserved in|Admitted by) ClusterQueue ([^ ,]+)")
 _REFERRED: Final = {
-    ADMISSION_CHECKS: kinds.ADMISSION_CHECKS.kind,
-    COHORTS: kinds.COHORTS.kind,
-    LABELS: kinds.NAMESPACES.kind,
+    ADMISSION_CHECKS: (kinds.ADMISSION_CHECKS.kind,),
+    COHORTS: (kinds.COHORTS.kind,),
+    LABELS: (kinds.NAMESPACES.kind,),
+    PLACES: tuple(one.kind for one in PLACING),
 }
-"""The kinds of those parts that only matter if a ClusterQueue refers to them."""
-_FACTS: Final = (*(one.kind for one in NEEDED), ADMISSION_CHECKS, COHORTS)
+"""The kinds of those parts that only matter if a ClusterQueue or flavor refers to them."""
+_FACTS: Final = (*(one.kind for one in NEEDED), ADMISSION_CHECKS, COHORTS, PLACES)
+
+
+def says_withdrawn(event: Obj) -> bool:
+    """Whether an Event says that a Job lost its Workload because it is no longer queued.
+
+    Args:
+        event: the raw one.
+    """
+    about, message = event["involvedObject"]["kind"], event.get("message") or ""
+    told = event["reason"] == DELETED_WORKLOAD and message.endswith(NOT_QUEUED)
+    return told and about == kinds.JOBS.kind
 
 
 @attrs.frozen
@@ -59,6 +91,7 @@ class Review:
         verb: for example `list`.
         namespace: empty for all namespaces.
         allowed: the server's answer.
+        binding: what the installation grants it by, as kind and key.
     """
 
     group: str
@@ -66,6 +99,7 @@ class Review:
     verb: str
     namespace: str
     allowed: bool
+    binding: str
 
 
 @attrs.frozen
@@ -93,6 +127,25 @@ class WebhookProbe:
         return dead_webhook(self.error)
 
 
+@attrs.frozen
+class TriedStart:
+    """A dry run of the start of a Job or Pod that is not started.
+
+    Attributes:
+        kind: its kind.
+        uid: of the object.
+        problem: why it would not be started; empty if it would be.
+        is_changed_back: whether the server accepts the start, and keeps the object as it was.
+        changers: kinds and names of the policies and webhook configurations that may do that.
+    """
+
+    kind: str
+    uid: str
+    problem: str
+    is_changed_back: bool = False
+    changers: tuple[tuple[str, str], ...] = ()
+
+
 @attrs.frozen(slots=False)
 class ClusterSnapshot:
     """A cluster at about one moment, as far as the caller may see it.
@@ -100,11 +153,12 @@ class ClusterSnapshot:
     Attributes:
         now: when that was, in seconds since the epoch.
         lists: the raw objects by kind; of Pods and Jobs only those that are queued, and
-            `BYPASSING`; of Secrets only the one with the webhooks' certificate, of ConfigMaps only
-            the manager's.
+            `BYPASSING`, `STARTED` and `WITHDRAWN`; of Secrets only the one with the webhooks'
+            certificate, of ConfigMaps only the manager's.
         cluster: the facts that decisions depend on; a check says which of them it needs.
         reviews: what the manager may do.
         calls: whether webhooks answer.
+        starts: dry runs of overdue starts.
         unseen: why kinds and parts were not read.
         configuration: the manager's.
         file: the name of its file; empty if none was given.
@@ -115,6 +169,7 @@ class ClusterSnapshot:
     cluster: ClusterData
     reviews: Sequence[Review] = ()
     calls: Sequence[WebhookProbe] = ()
+    starts: Sequence[TriedStart] = ()
     unseen: Mapping[str, str] = attrs.field(factory=dict)
     configuration: Configuration = attrs.field(factory=Configuration)
     file: str = ""
@@ -135,11 +190,16 @@ class ClusterSnapshot:
         if need not in _REFERRED:
             return self.unseen.get(need, "")
         queues = self.unseen.get(kinds.CLUSTER_QUEUES.kind, "")
-        return queues or (self.unseen.get(_REFERRED[need], "") if self._refers(need) else "")
+        if queues or not self._refers(need):
+            return queues
+        return next(filter(None, (self.unseen.get(kind, "") for kind in _REFERRED[need])), "")
 
     def _refers(self, need: str) -> bool:
-        """Whether a ClusterQueue refers to such a part."""
+        """Whether a ClusterQueue or flavor refers to such a part."""
         world = self.cluster.world
+        if need == PLACES:
+            flavors = self.all(kinds.RESOURCE_FLAVORS.kind)
+            return world.settings.places_pods and names_topology(flavors)
         if need == LABELS:
             return labels_decide(world)
         if need == COHORTS:
@@ -203,13 +263,44 @@ class ClusterSnapshot:
         named = self.find("Workload", prebuilt, meta.get("namespace") or "")
         return workload_of(obj, [*owned, *([] if named is None else [named])])
 
+    def homes_of(self, local_queue: ObjectKey) -> list[str]:
+        """The ClusterQueues to which a LocalQueue led that no longer exists, as far as admissions,
+        labels of Pods, or Events still say so.
+
+        Args:
+            local_queue: the missing one.
+        """
+        homes = set[str]()
+        inside = {
+            key: one
+            for key, one in self.world.workloads.items()
+            if ObjectKey(key.namespace, one.spec.queue_name) == local_queue
+        }
+        homes.update(
+            one.status.admission.cluster_queue
+            for one in inside.values()
+            if one.status.admission is not None
+        )
+        for pod in self.all(kinds.PODS.kind):
+            labels = labels_of(pod)
+            if labels.get(LOCAL_QUEUE_LABEL) == local_queue.name and (
+                pod["metadata"]["namespace"] == local_queue.namespace
+            ):
+                homes.add(labels.get(CLUSTER_QUEUE_LABEL, ""))
+        for event in self.all(kinds.EVENTS.kind):
+            about = event.get("involvedObject") or {}
+            key = ObjectKey(about.get("namespace") or "", about.get("name") or "")
+            if event.get("reason") in GRANTS and key in inside:
+                homes.update(_GRANTED.findall(event.get("message") or ""))
+        return sorted(homes - {""})
+
     @cached_property
     def _by_owner(self) -> Mapping[str, Sequence[Obj]]:
         """The Workloads by the UIDs of their owners."""
         by_owner: dict[str, list[Obj]] = {}
         for workload in self.all("Workload"):
-            for owner in workload["metadata"].get("ownerReferences") or ():
-                by_owner.setdefault(owner["uid"], []).append(workload)
+            for uid in job_uids(workload):
+                by_owner.setdefault(uid, []).append(workload)
         return by_owner
 
     @property

@@ -8,38 +8,54 @@ from collections.abc import Callable, Iterator, Sequence
 import attrs
 
 from kueuelib.api import kinds
-from kueuelib.api.kinds import JOBS, NAMESPACES, PODS, WORKLOADS
+from kueuelib.api.batch import has_ended
+from kueuelib.api.kinds import CRON_JOBS, JOBS, NAMESPACES, PODS, WORKLOADS
 from kueuelib.api.kueue import ResourceFlavor
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of
 from kueuelib.api.names import DEFAULT_PRIORITY_CLASS, PREBUILT_LABEL, QUOTA_RESERVED
 from kueuelib.api.nodes import is_of_flavor, is_usable
+from kueuelib.api.phrases import some
 from kueuelib.app.explaining.gather import (
     ClusterData,
     ObjectNotFound,
+    TooFewRights,
     list_kinds,
     missing,
     read_cluster,
 )
-from kueuelib.app.explaining.starts import creation_problem, leaving_note, refusal_notes, unmanaged
+from kueuelib.app.explaining.starts import (
+    creation_problem,
+    deletion_problem,
+    leaving_note,
+    refusal_notes,
+    unmanaged,
+)
 from kueuelib.app.explaining.subject import (
     Document,
     SubjectReference,
     group_problem,
+    name_problem,
+    own_workload_key,
     owned_workload,
     owning_job,
     workload_of,
     would_be,
 )
+from kueuelib.app.foreign_finalizers import forced_deletion_of
 from kueuelib.controllers.applier import ADMISSION_REFUSED
-from kueuelib.errors import ConfigError, NotFound
+from kueuelib.errors import ConfigError, Forbidden, NotFound
+from kueuelib.jobs.client.following import JobGone, queue_state
+from kueuelib.jobs.client.progress import Progress
 from kueuelib.jobs.contract.field_rules import identifier, where_named
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.pods.reading import queue_of
+from kueuelib.jobs.pods.reading import PodStage, queue_of, stage_of
+from kueuelib.jobs.reconcile.matching import by_age
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.jobs.webhooks.rules import with_default_class
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.scheduler.explain.answer import Explanation, explain
+from kueuelib.scheduler.explain.changes import Ends
 from kueuelib.scheduler.explain.obstacles import Problem, Unhonoured, unhonoured_keys
 from kueuelib.scheduler.explain.trial import PAIR_STEPS, SearchBudget, TrialResult
 from kueuelib.scheduler.explain.world import World
@@ -90,7 +106,34 @@ def _about_nodes(world: World, explanation: Explanation, nodes: Sequence[Obj]) -
             )
 
 
-REMARKS = (Remark(kinds.NODES, lambda *asked: bool(_labelled(*asked)), _about_nodes),)
+def _ending_pods(world: World, explanation: Explanation) -> dict[str, ObjectKey]:
+    """The Workloads of Pods whose end is among the changes, by the UIDs of these Pods."""
+    keys = [one.change.key for one in explanation.changes if isinstance(one.change, Ends)]
+    return {
+        ref.uid: key
+        for key in keys
+        for ref in world.workloads[key].metadata.owner_references
+        if ref.kind == PODS.kind
+    }
+
+
+def _about_pods(world: World, explanation: Explanation, pods: Sequence[Obj]) -> Iterator[str]:
+    """The Pods that are being deleted and that would give their quota to the Workload."""
+    ends = _ending_pods(world, explanation)
+    for pod in pods:
+        key = ends.get(pod["metadata"]["uid"])
+        if key is not None and stage_of(pod) is PodStage.LEAVING:
+            yield (
+                f"Workload {key} ends when node {pod['spec']['nodeName']} has ended Pod "
+                f"{pod['metadata']['name']}, which is being deleted; if that node is lost: "
+                f"{forced_deletion_of(pod)}"
+            )
+
+
+REMARKS = (
+    Remark(kinds.NODES, lambda *asked: bool(_labelled(*asked)), _about_nodes),
+    Remark(PODS, lambda *asked: bool(_ending_pods(*asked)), _about_pods),
+)
 
 
 async def remarks_on(
@@ -154,6 +197,7 @@ class ObjectAnswer:
         unmanaged: why no manager queues the object, and how to have it queued; None if one does.
         notes: what else to know.
         ignored: labels and annotations of the object that have no effect.
+        state: what the manager says, if the caller may not read enough to decide.
     """
 
     title: str
@@ -164,6 +208,7 @@ class ObjectAnswer:
     notes: tuple[str, ...] = ()
     unmanaged: Problem | None = None
     ignored: tuple[Unhonoured, ...] = ()
+    state: Progress | None = None
 
     @property
     def unhonoured(self) -> tuple[Unhonoured, ...]:
@@ -199,7 +244,57 @@ async def ask(
     Raises:
         ObjectNotFound: it does not exist.
         ConfigError: the cluster serves no queueing API.
+        TooFewRights: not even its state in the queue may be read.
     """
+    try:
+        return await _settled(client, reference, namespace, settings, jobs, clock, seconds)
+    except TooFewRights as error:
+        state = await served_state(client, reference, namespace, error)
+        note = f"no changes were searched for: {error}"
+        submitted = bool(state.workload)
+        return ObjectAnswer(reference.title, submitted, None, notes=(note,), state=state)
+
+
+async def served_state(
+    client: Client, reference: SubjectReference, namespace: str, error: TooFewRights
+) -> Progress:
+    """The state of an object in its queue, with the place and the start that a manager serves.
+
+    Args:
+        client: whose cluster.
+        reference: the object.
+        namespace: where it is.
+        error: raised if its Workload may not be read either, or its kind is not known.
+
+    Raises:
+        ObjectNotFound: it does not exist.
+        TooFewRights: see above.
+    """
+    if reference.resource in (None, CRON_JOBS):
+        raise error
+    asked = {"kind": reference.resource.kind, "name": reference.name, "namespace": namespace}
+    try:
+        state = await queue_state(asked, client=client)
+    except (JobGone, NotFound) as gone:
+        problem = f"{reference.title} does not exist in namespace {namespace}"
+        raise ObjectNotFound(problem) from gone
+    except Forbidden:
+        raise error from None
+    if "workload" in state.unknown:
+        raise error
+    return state
+
+
+async def _settled(
+    client: Client,
+    reference: SubjectReference,
+    namespace: str,
+    settings: Settings,
+    jobs: JobSettings,
+    clock: Clock,
+    seconds: float,
+) -> ObjectAnswer:
+    """The answer that still holds after further reads."""
     for _ in range(LOOKS - 1):
         cluster = await read_cluster(client, namespace, settings)
         answer = await _look(client, cluster, reference, namespace, clock.now(), jobs, seconds)
@@ -277,12 +372,30 @@ async def _answer(
     if reference.resource is None:
         owned = owned_workload(reference, namespace, cluster.workloads)
         return _existing(cluster, owned, reference.title, now, jobs, seconds)
-    obj = await _get(client, reference.resource, key)
     title = reference.title
-    raw = workload_of(obj, cluster.workloads)
+    if reference.resource is CRON_JOBS:
+        made = await _jobs_of(client, key)
+        if not made:
+            await _get(client, CRON_JOBS, key)
+            text = "has no Job now, and its Jobs are what is queued, each when its time comes"
+            fix = f"kubectl create job NAME --from=cronjob/{reference.name} -n {namespace}"
+            return ObjectAnswer(title, False, None, problems=(Problem(title, text, fix),))
+        job = SubjectReference(JOBS, made[-1]["metadata"]["name"])
+        reply = await _answer(client, cluster, job, namespace, now, jobs, seconds)
+        names = some([one["metadata"]["name"] for one in reversed(made)])
+        note = f"a CronJob is not queued itself, but its Jobs are: {names}; this is about the first"
+        reply = attrs.evolve(reply, notes=(note, *reply.notes))
+        return attrs.evolve(reply, title=f"{reply.title} of {title}")
+    obj = await _get(client, reference.resource, key)
+    raw, kept = workload_of(obj, cluster.workloads), deletion_problem(obj, reference.resource)
     if raw is not None:
         reply = _existing(cluster, raw, title, now, jobs, seconds)
-        return attrs.evolve(reply, ignored=tuple(unhonoured_keys(title, obj["metadata"])))
+        if kept is not None:
+            stays = f"{kept.problem}; its quota is free as soon as none of its pods runs"
+            reply = attrs.evolve(reply, notes=(f"{stays}: {kept.fix}", *cluster.notes))
+        of_pods = reference.resource is PODS
+        ignored = unhonoured_keys(title, obj["metadata"], of_pods=of_pods)
+        return attrs.evolve(reply, ignored=tuple(ignored))
     if reference.resource is PODS:
         owner = owning_job(obj)
         if owner:
@@ -298,12 +411,16 @@ async def _answer(
     alone = unmanaged(obj, title, jobs, cluster.world, submitted=True)
     if alone is not None:
         return _left_alone(obj, title, alone, jobs, cluster.notes)
+    if kept is not None:
+        return ObjectAnswer(title, False, None, None, (kept,), cluster.notes)
     prebuilt = identifier(obj, PREBUILT_LABEL)
     if prebuilt:
         text = f"does not exist, and {where_named(obj, PREBUILT_LABEL)} of {title} names it"
         problem = Problem(f"Workload {namespace}/{prebuilt}", text, "create it")
         return ObjectAnswer(title, False, None, None, (problem,))
-    refused = await creation_problem(client, obj, title, now)
+    taken = _named(cluster, own_workload_key(obj, reference.resource))
+    hindrance = name_problem(obj, reference.resource, taken)
+    refused = hindrance or await creation_problem(client, obj, title, now)
     if isinstance(refused, Problem):
         return ObjectAnswer(title, False, None, None, (refused,), cluster.notes)
     note = (
@@ -344,6 +461,15 @@ async def ask_about(
     cluster = await read_cluster(client, namespace, settings)
     answers = _hypothetical(cluster, documents, now, jobs, seconds)
     return await _remarked(client, cluster, answers, now)
+
+
+async def _jobs_of(client: Client, cron_job: ObjectKey) -> list[Obj]:
+    """The Jobs that a CronJob has made; the newest that has not ended, if there is one, is last."""
+    jobs = [one async for one in client.list_all(JOBS, cron_job.namespace)]
+    owners = [(controller_of(one) or {}, one) for one in jobs]
+    kind = CRON_JOBS.kind
+    own = [one for of, one in owners if (of.get("kind"), of.get("name")) == (kind, cron_job.name)]
+    return sorted(by_age(own), key=lambda one: not has_ended(one))
 
 
 async def _get(client: Client, resource: Resource, key: ObjectKey) -> Obj:
@@ -441,7 +567,8 @@ def _of_manifest(
     document: Document, explanation: Explanation, notes: tuple[str, ...]
 ) -> ObjectAnswer:
     meta = {} if document.obj["kind"] == WORKLOADS.kind else document.obj["metadata"]
-    ignored = tuple(unhonoured_keys(document.title, meta))
+    of_pods = document.obj["kind"] == PODS.kind
+    ignored = tuple(unhonoured_keys(document.title, meta, of_pods=of_pods))
     return ObjectAnswer(document.title, False, explanation, notes=notes, ignored=ignored)
 
 

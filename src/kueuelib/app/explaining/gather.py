@@ -13,6 +13,7 @@ from kueuelib.api import core, kinds, kueue
 from kueuelib.api.codec import decode
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of
 from kueuelib.api.names import ACTIVE, NAMESPACE_NAME_LABEL
+from kueuelib.app.explaining.nodes import ON_NODES, PLACING, names_topology, with_nodes
 from kueuelib.app.stored_versions import is_unconverted, list_stored
 from kueuelib.errors import (
     ApiError,
@@ -82,6 +83,10 @@ ASK_FOR_MORE = (
 )
 
 
+class TooFewRights(KueuelibError):
+    """The kinds that every answer needs may not be listed in the whole cluster."""
+
+
 @attrs.frozen
 class Lists:
     """The objects that were listed at about the same moment.
@@ -106,13 +111,14 @@ class Lists:
 
         Raises:
             ConfigError: the cluster does not serve it.
-            KueuelibError: it may not be listed, or the server cannot convert its objects.
+            TooFewRights: it may not be listed.
+            KueuelibError: the server cannot convert its objects.
         """
         self.insist_on_kinds([one.kind for one in NEEDED])
         self.insist_on_versions(NEEDED)
         refused = [self.refused[one.kind] for one in NEEDED if one.kind in self.refused]
         if refused:
-            raise KueuelibError(f"{min(refused, key=str)}; {ASK_FOR_MORE}")
+            raise TooFewRights(f"{min(refused, key=str)}; {ASK_FOR_MORE}")
 
     def insist_on_kinds(self, wanted: Iterable[str]) -> None:
         """Raises an error that names those of our kinds that the cluster does not serve.
@@ -207,11 +213,12 @@ async def read_cluster(
 
     Raises:
         ConfigError: the cluster does not serve the queueing API, or not all of its kinds.
-        KueuelibError: queues, flavors or Workloads may not be listed.
+        TooFewRights: queues, flavors or Workloads may not be listed.
     """
     version = await queueing_version(client)
     lists = await list_kinds(client, decisive(version))
     lists.insist()
+    lists = await list_nodes(client, lists, version, settings)
     return cluster_of(lists, settings, namespace)
 
 
@@ -265,6 +272,28 @@ async def list_kinds(
 
     await at_once(*map(read, resources))
     return Lists(objects, refused, unconverted)
+
+
+async def list_nodes(client: Client, lists: Lists, version: str, settings: Settings) -> Lists:
+    """The same lists with Topologies, nodes and the pods on them, if a flavor names a Topology.
+
+    Args:
+        client: whose cluster.
+        lists: those of other kinds.
+        version: of the queueing API.
+        settings: the manager's settings for decisions.
+    """
+    if not settings.places_pods or not names_topology(lists.of(kinds.RESOURCE_FLAVORS.kind)):
+        return lists
+    from kueuelib.controllers.nodes import BOUND
+
+    placing = [one.at(version) if one.group == kinds.KUEUE else one for one in PLACING]
+    lists = lists.completed(await list_kinds(client, placing))
+    try:
+        pods = [one async for one in client.list_all(kinds.PODS, field_selector=BOUND)]
+    except Forbidden as error:
+        return lists.completed(Lists({}, {ON_NODES: error}))
+    return lists.completed(Lists({ON_NODES: pods}, {}))
 
 
 async def at_once(*calls: Awaitable[Any]) -> list[Any]:
@@ -327,6 +356,8 @@ def cluster_of(
         limit_ranges={one.key: one for one in reader.all(core.LimitRange)},
         runtime_classes={one.name: one for one in reader.all(core.RuntimeClass)},
     )
+    world, unseen = with_nodes(world, lists.of, lists.refused)
+    notes += unseen
     classes = PriorityClasses(
         workload={obj["metadata"]["name"]: obj for obj in lists.of("WorkloadPriorityClass")},
         pod={obj["metadata"]["name"]: obj for obj in lists.of("PriorityClass")},
@@ -411,8 +442,8 @@ def facts_in(
         return cluster, ""
     names = ", ".join(one.plural for one in hidden) or kinds.NAMESPACES.plural
     why = (
-        f"{names} cannot be listed in the whole cluster, so there are no places and changes, and "
-        "the verdicts are what the manager wrote last"
+        f"{names} cannot be listed in the whole cluster, so no changes are shown, and the verdicts "
+        "are those that the manager wrote last"
     )
     return cluster, why
 

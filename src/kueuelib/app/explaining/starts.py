@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from kueuelib.api.kinds import EVENTS, JOBS, PODS, WORKLOADS
-from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of, labels_of, parse_time
+from kueuelib.api.meta import (
+    Obj,
+    ObjectKey,
+    Resource,
+    annotations_of,
+    controller_of,
+    labels_of,
+    parse_time,
+)
 from kueuelib.api.names import (
     ADMITTED,
     IS_GROUP_WORKLOAD,
@@ -14,6 +22,8 @@ from kueuelib.api.names import (
     QUEUE_LABEL,
     REASON_FAILED_TO_START,
 )
+from kueuelib.api.phrases import some
+from kueuelib.app.foreign_finalizers import foreign_finalizers, removal_of
 from kueuelib.app.refused_writes import STANDING, problem_of, standing
 from kueuelib.app.refusers import ago, find_remedy, latest, said
 from kueuelib.errors import Forbidden, NotFound
@@ -119,6 +129,16 @@ def leaving_note(workload: Obj, jobs: JobSettings) -> tuple[str, ...]:
     strategy = jobs.release_of(group=annotations_of(workload).get(IS_GROUP_WORKLOAD) == "true")
     until = f"{_UNTIL[strategy]} ({strategy}, see quotaReleaseStrategy in the configuration)"
     return (f"it is being evicted; its quota is released as soon as {until}",)
+
+
+def deletion_problem(obj: Obj, kind: Resource) -> Problem | None:
+    """What keeps a raw object that was deleted; None if it was not, or only Kubernetes does."""
+    others = foreign_finalizers(obj) if obj["metadata"].get("deletionTimestamp") else ()
+    if not others:
+        return None
+    text = f"it is being deleted, and finalizer {some(others)} of another program keeps it"
+    name = obj["metadata"]["name"]
+    return Problem(f"{kind.kind} {name}", text, removal_of(kind.kind.lower(), obj, others))
 
 
 # --------------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ import attrs
 from kueuelib.api import batch, core, kueue
 from kueuelib.api.codec import decode
 from kueuelib.api.defaulting import default_workload
-from kueuelib.api.kinds import JOBS, PODS, WORKLOADS
+from kueuelib.api.kinds import CRON_JOBS, JOBS, PODS, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, format_time, key_of
-from kueuelib.api.names import PREBUILT_LABEL
+from kueuelib.api.names import PREBUILT_LABEL, workload_name
 from kueuelib.api.quantity import Quantity
 from kueuelib.api.validation import validate_workload
 from kueuelib.api.validation.fields import NOT_NEGATIVE, each, invalid
@@ -22,7 +22,7 @@ from kueuelib.errors import ConfigError, FieldError, InvalidObject, KueuelibErro
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.contract.field_rules import identifier
 from kueuelib.jobs.contract.generic_job import GenericJob
-from kueuelib.jobs.lookups.stores import owner_uids
+from kueuelib.jobs.lookups.stores import job_uids, owner_uids
 from kueuelib.jobs.pods.compose import CompositionProblem, compose
 from kueuelib.jobs.pods.facts import stands_for_group
 from kueuelib.jobs.pods.reading import PodStage, group_of, queue_of, stage_of
@@ -31,6 +31,7 @@ from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.priority import PriorityClasses, resolve
 from kueuelib.jobs.reconcile.workload_build import build_workload
 from kueuelib.runtime.yaml_files import documents
+from kueuelib.scheduler.explain.obstacles import Problem
 
 # ---- negative amounts in manifests, which no server accepts in a pod -----------------------------
 
@@ -80,6 +81,10 @@ def _of_amounts(amounts: Obj | None, path: str) -> Iterator[FieldError]:
 
 _KINDS: Mapping[str, Resource] = {
     **dict.fromkeys(("job", "jobs", "job.batch", "jobs.batch"), JOBS),
+    **dict.fromkeys(
+        ("cronjob", "cronjobs", "cj", "cronjob.batch", "cronjobs.batch"),
+        CRON_JOBS,
+    ),
     **dict.fromkeys(("pod", "pods", "po"), PODS),
     **dict.fromkeys(
         ("workload", "workloads", "wl", "workload.kueue.x-k8s.io", "workloads.kueue.x-k8s.io"),
@@ -94,7 +99,8 @@ class SubjectReference:
     """The object of a question.
 
     Attributes:
-        resource: Jobs, Pods or Workloads; None for any other kind, which is found by its Workload.
+        resource: Jobs, CronJobs, Pods or Workloads; None for any other kind, which is found by its
+            Workload.
         name: the object.
         kind: the kind as the user wrote it, if there is no resource.
     """
@@ -169,7 +175,35 @@ def _is_called(ref: Mapping[str, Any], kind: str) -> bool:
 def _is_made_for(workload: Obj, uid: str) -> bool:
     """Whether a raw Workload is that of the object with this UID, or of the group of this pod."""
     in_group = stands_for_group(workload) and uid in owner_uids(workload)
-    return in_group or controlled_by(workload, uid)
+    return in_group or controlled_by(workload, uid) or _has_lost(workload, uid)
+
+
+def _has_lost(workload: Obj, uid: str) -> bool:
+    """Whether a raw Workload was made for the object with this UID, and refers to it no longer."""
+    return uid in job_uids(workload) and uid not in owner_uids(workload)
+
+
+def name_problem(obj: Obj, kind: Resource, workload: Obj | None) -> Problem | None:
+    """How a Workload keeps an object from getting its own, whose name it has; None if it does not.
+
+    Args:
+        obj: the raw object, which has no Workload and is not in a group.
+        kind: its kind.
+        workload: the raw Workload with the name of `own_workload_key`, if there is one.
+    """
+    if workload is None:
+        return None
+    (namespace, name), owner = key_of(workload), controller_of(workload)
+    whose = "has no owner" if owner is None else f"belongs to {owner['kind']} {owner['name']}"
+    text = f"its Workload would be {name}, and there is one of this name that {whose}"
+    fix = f"kubectl delete -n {namespace} workload {name}  # if nothing needs it"
+    return Problem(f"{kind.kind} {obj['metadata']['name']}", text, fix)
+
+
+def own_workload_key(obj: Obj, kind: Resource) -> ObjectKey:
+    """The key of the Workload that is made for an object that is not in a group."""
+    (namespace, name), uid = key_of(obj), obj["metadata"]["uid"]
+    return ObjectKey(namespace, workload_name(kind.kind, kind.group, name, uid))
 
 
 def workload_of(obj: Obj, workloads: Sequence[Obj]) -> Obj | None:

@@ -20,6 +20,7 @@ from kueuelib.app.explaining.gather import (
     insist_on_namespace,
     insist_on_queues,
     list_kinds,
+    list_nodes,
 )
 from kueuelib.errors import KueuelibError
 from kueuelib.runtime.client import Client
@@ -143,6 +144,8 @@ class Waiting:
         problems: the mistakes in the set-up because of which it is not tried, in the order in
             which to correct them.
         cause: why its ClusterQueue is inactive; empty if it is not.
+        start: by when it starts with a probability of 50 % and of 90 %, in seconds since the epoch,
+            as the manager predicts; None if it does not.
     """
 
     workload: Workload
@@ -157,6 +160,7 @@ class Waiting:
     change: TriedChange | None = None
     problems: tuple[Problem, ...] = ()
     cause: str = ""
+    start: tuple[float, float | None] | None = None
 
     @property
     def key(self) -> ObjectKey:
@@ -193,6 +197,7 @@ class Listing:
         now: when it was read, in seconds since the epoch.
         awaiting: the Workloads that have quota and wait for admission checks, by ClusterQueue.
         world: the facts, for searches for changes; None if the engine cannot decide.
+        partial: whether some of what waits may no longer be seen.
     """
 
     rows: tuple[Waiting, ...]
@@ -200,6 +205,7 @@ class Listing:
     now: float
     awaiting: tuple[Waiting, ...] = ()
     world: World | None = None
+    partial: bool = False
 
     @property
     def decided(self) -> bool:
@@ -227,8 +233,9 @@ async def list_pending(
         KueuelibError: Workloads may not be listed or cannot be converted, or the server did not
             answer.
     """
-    resources = decisive(await queueing_version(client))
-    near, unseen = await list_near(client, resources, selection.namespace)
+    version = await queueing_version(client)
+    near, unseen = await list_near(client, decisive(version), selection.namespace)
+    near = await list_nodes(client, near, version, settings)
     near.insist_on_kinds([kinds.WORKLOADS.kind])
     near.insist_on_versions([kinds.WORKLOADS])
     if kinds.WORKLOADS.kind in near.refused:
@@ -239,7 +246,9 @@ async def list_pending(
     insist_on_namespace(selection.namespace, near)
     insist_on_queues(selection.namespace, selection.local_queue, selection.cluster_queue, near)
     cluster, why = facts_in(near, unseen, settings)
-    listing = told(cluster, selection, now, why) if why else decided(cluster, selection, now)
+    listing = decided(cluster, selection, now) if not why else told(cluster, selection, now, why)
+    if why:
+        listing = await with_served(client, listing)
     managed = {kinds.PODS.kind: f"{MANAGED_LABEL}=true"}
     pods = await list_kinds(client, [kinds.PODS], selection.namespace, managed)
     return with_groups(listing, cluster.world, pods, selection)
@@ -432,6 +441,34 @@ def told(cluster: ClusterData, selection: WorkloadSelection, now: float, why: st
     rows.sort(key=lambda row: row.cluster_queue)
     notes, awaiting = (why, *cluster.notes), _awaiting(world, selection)
     return Listing(tuple(rows), notes, now, awaiting)
+
+
+async def with_served(client: Client, listing: Listing) -> Listing:
+    """The listing with the places and expected starts that a manager serves.
+
+    Args:
+        client: whose cluster; needs the right to `get` `localqueues/pendingworkloads`.
+        listing: from `told`.
+    """
+    from kueuelib.jobs.client.places import served_places
+
+    queues = {ObjectKey(row.key.namespace, row.workload.spec.queue_name) for row in listing.rows}
+    rows, notes = list(listing.rows), list(listing.notes)
+    for queue in sorted(queues):
+        served, why = await served_places(client, queue)
+        if served is None:
+            notes.append(f"no places are shown for LocalQueue {queue}: {why}")
+            continue
+        for number, row in enumerate(rows):
+            place = served.get(row.key.name)
+            if place is not None and (row.key.namespace, row.workload.spec.queue_name) == queue:
+                rows[number] = attrs.evolve(
+                    row,
+                    place=place.in_cluster_queue,
+                    place_in_local_queue=place.in_local_queue,
+                    start=None if place.p50 is None else (place.p50, place.p90),
+                )
+    return attrs.evolve(listing, rows=tuple(sorted(rows, key=_order)), notes=tuple(notes))
 
 
 def _awaiting(world: World, selection: WorkloadSelection) -> tuple[Waiting, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
@@ -10,13 +10,20 @@ from kueuelib.api.kinds import JOBS, WORKLOADS
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey, controller_of, key_of
 from kueuelib.api.workload_state import has_quota, is_finished
-from kueuelib.app.explaining.gather import ClusterData, ObjectNotFound, read_cluster
+from kueuelib.app.explaining.asking import served_state
+from kueuelib.app.explaining.gather import (
+    ClusterData,
+    ObjectNotFound,
+    TooFewRights,
+    read_cluster,
+)
 from kueuelib.app.explaining.subject import (
     SubjectReference,
     owned_workload,
     workload_of,
 )
 from kueuelib.errors import ApiError, NotFound, TransportError
+from kueuelib.jobs.client.progress import Progress
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.scheduler.explain.world import World
@@ -43,6 +50,7 @@ class When:
         lately: how many jobs arrived in that past.
         hours: its length.
         notes: what could not be read.
+        state: what the manager predicts, if the caller may not read enough to simulate.
     """
 
     title: str
@@ -52,6 +60,7 @@ class When:
     lately: int = 0
     hours: float = 0.0
     notes: tuple[str, ...] = ()
+    state: Progress | None = None
 
 
 async def ask_when(
@@ -77,9 +86,17 @@ async def ask_when(
     Raises:
         ObjectNotFound: it does not exist, or has no Workload.
         ConfigError: the cluster serves no queueing API.
+        TooFewRights: not even its state in the queue may be read.
     """
-    cluster = await read_cluster(client, namespace, settings)
     title = reference.title
+    try:
+        cluster = await read_cluster(client, namespace, settings)
+    except TooFewRights as error:
+        state = await served_state(client, reference, namespace, error)
+        note = f"nothing was simulated: {error}"
+        return When(
+            title, clock.now(), None, state.unknown.get("start", ""), notes=(note,), state=state
+        )
     raw = await _workload(client, reference, ObjectKey(namespace, reference.name), cluster)
     key = key_of(raw)
     if key not in cluster.world.workloads:
@@ -171,12 +188,7 @@ def when(
         return When(title, now, None, f"is gated by {', '.join(gates_of(workload))}")
     if missing_pods(workload):
         return When(title, now, None, f"stays out of its queue: {missing_pods(workload)}")
-    held_back = [
-        each.key
-        for each in world.workloads.values()
-        if missing_pods(each) or (gates_of(each) and not has_quota(each))
-    ]
-    world = world.without_workloads(*held_back)
+    world = without_held_back(world)
     times = RunTimes()
     for each in world.workloads.values():
         seconds = run_time(each)
@@ -189,21 +201,39 @@ def when(
         for each, at in zip(world.workloads.values(), born, strict=True)
         if at >= since and each.key != key
     ]
-    own = {each.uid: _limit(each, limits) for each in world.workloads.values()}
-    known = Known(
-        times, {uid: limit for uid, limit in own.items() if limit is not None}, recent, since
-    )
+    known = Known(times, limits_in(world, limits), recent, since)
     prediction = forecast(world, key, now, known, runs=runs, life=life, goes_on=goes_on)
     return When(title, now, prediction, "", len(recent), (now - since) / 3600)
 
 
-def _limit(workload: Workload, limits: dict[str, float]) -> float | None:
+def without_held_back(world: World) -> World:
+    """A world without the Workloads that stay out of their queues."""
+    held_back = [
+        each.key
+        for each in world.workloads.values()
+        if missing_pods(each) or (gates_of(each) and not has_quota(each))
+    ]
+    return world.without_workloads(*held_back)
+
+
+def limits_in(world: World, limits: Mapping[str, float]) -> dict[str, float]:
+    """For how many seconds Workloads may run in their present turns, by UID, if there is a limit.
+
+    Args:
+        world: the facts.
+        limits: by UID of a Workload, for how many seconds its job may run.
+    """
+    own = {each.uid: _limit(each, limits) for each in world.workloads.values()}
+    return {uid: limit for uid, limit in own.items() if limit is not None}
+
+
+def _limit(workload: Workload, limits: Mapping[str, float]) -> float | None:
     """How many seconds a Workload may run in its present turn."""
     seconds = list(_limits(workload, limits))
     return min(seconds) if seconds else None
 
 
-def _limits(workload: Workload, limits: dict[str, float]) -> Iterator[float]:
+def _limits(workload: Workload, limits: Mapping[str, float]) -> Iterator[float]:
     most = workload.spec.maximum_execution_time_seconds
     if most is not None:
         past = workload.status.accumulated_past_execution_time_seconds or 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from kueuelib.api.codec import decode
 from kueuelib.api.kueue import NEVER, Workload
 from kueuelib.api.meta import ObjectKey, Resource, find
 from kueuelib.api.names import EVICTED, JOB_UID_LABEL, REASON_DEACTIVATED, REASON_PREEMPTED
+from kueuelib.api.phrases import PREEMPTED_FOR
 from kueuelib.api.preemption_policies import GRANTS
 from kueuelib.app.explaining.gather import ClusterData, Decode, Lists, facts_in
 from kueuelib.app.explaining.waiting import Listing, Waiting, WorkloadSelection, decided, told
@@ -37,13 +37,6 @@ if TYPE_CHECKING:
 
 
 # The last evictions, from the conditions of the Workloads: when, for which object, and why.
-
-_PREEMPTED = re.compile(
-    r"Preempted to accommodate a workload \(UID: (?P<uid>[^,]*), JobUID: (?P<job>[^)]*)\) "
-    r"due to (?P<why>.*?)(?:; preemptor path: (?P<path>.*?))?(?:; preemptee path: .*)?\Z",
-    re.DOTALL,
-)
-"""The message of an eviction for another Workload, as today's Kueue writes it."""
 
 
 def evictions_of(workloads: Iterable[Workload], most: int) -> tuple[LastEviction, ...]:
@@ -74,7 +67,7 @@ def _all(workloads: Iterable[Workload], names: Mapping[str, str]) -> Iterator[La
         if said is None:
             continue
         preemptor, why = "", said.message
-        message = _PREEMPTED.match(said.message) if said.reason == REASON_PREEMPTED else None
+        message = PREEMPTED_FOR.match(said.message) if said.reason == REASON_PREEMPTED else None
         if message is not None:
             uid, job, why = message["uid"], message["job"], message["why"]
             preemptor = names.get(uid) or names.get(job) or f"a Workload that is gone (UID {uid})"

@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -192,10 +192,34 @@ def run(jobs: int, *, plain: bool, keep: bool, picture: Path | None = None) -> i
         The exit code: 0 if everything expected happened.
     """
     console = terminal()
+    return _run(partial(_play, jobs, console, plain=plain, picture=picture), console, keep=keep)
+
+
+def run_processes(*, keep: bool, picture: Path | None = None) -> int:
+    """Plays the demo whose pods are local processes; arguments and result are those of `run`."""
+    from kueuelib.cli.demo import real
+
+    console = terminal()
+    lines: list[str] = []
+
+    def say(text: str) -> None:
+        lines.append(text)
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    async def play(folder: Path) -> int:
+        faults = await real.play(folder, say)
+        if picture is not None:
+            await anyio.Path(picture).write_text(picture_of(Text("\n".join(lines))))
+        return _verdict(faults, console)
+
+    return _run(play, console, keep=keep)
+
+
+def _run(play: Callable[[Path], Awaitable[int]], console: Console, *, keep: bool) -> int:
     folder = Path(tempfile.mkdtemp(prefix="kueuelib-demo-"))
     try:
-        return anyio.run(_play, jobs, console, folder, plain, picture)
-    except* KueuelibError as group:
+        return anyio.run(play, folder)
+    except* (KueuelibError, TimeoutError) as group:
         for error in _leaves(group):
             console.print(f"the demo failed: {error}", highlight=False, markup=False)
     finally:
@@ -206,7 +230,7 @@ def run(jobs: int, *, plain: bool, keep: bool, picture: Path | None = None) -> i
     return 1
 
 
-def _leaves(group: BaseExceptionGroup[KueuelibError]) -> Iterator[BaseException]:
+def _leaves(group: BaseExceptionGroup[Exception]) -> Iterator[BaseException]:
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
             yield from _leaves(error)
@@ -215,7 +239,7 @@ def _leaves(group: BaseExceptionGroup[KueuelibError]) -> Iterator[BaseException]
 
 
 async def _play(
-    jobs: int, console: Console, folder: Path, plain: bool, picture: Path | None
+    jobs: int, console: Console, folder: Path, *, plain: bool, picture: Path | None
 ) -> int:
     board = story.Board(tuple(story.job(i)["metadata"]["name"] for i in range(jobs)))
     with Screen(console, plain=plain) as screen, Processes(folder) as processes:
@@ -234,7 +258,10 @@ async def _play(
     console.print(summary(board, seconds))
     if picture is not None:
         await anyio.Path(picture).write_text(screen.picture())
-    faults = board.verdict()
+    return _verdict(board.verdict(), console)
+
+
+def _verdict(faults: list[str], console: Console) -> int:
     for fault in faults:
         console.print(f"unexpected: {fault}", highlight=False, markup=False)
     console.print("all as expected" if not faults else "NOT as expected")

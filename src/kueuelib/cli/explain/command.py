@@ -24,6 +24,7 @@ from kueuelib.app.part_settings import job_settings
 from kueuelib.app.running_configuration import given_configuration, running_configuration
 from kueuelib.cli.explain.changes import change_data, pair_data, plain
 from kueuelib.errors import ConfigError
+from kueuelib.jobs.client.progress import Progress
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.connection import ATTEMPT_TIMEOUT, connect, wait_for_server
@@ -64,10 +65,29 @@ def answer_data(answer: ObjectAnswer) -> Obj:
     }
     if answer.told is not None:
         data["told"] = attrs.asdict(answer.told)
+    if answer.state is not None:
+        data["queueState"] = state_data(answer.state)
     return data if explanation is None else {**data, **_explanation(explanation)}
 
 
+def state_data(state: Progress) -> Obj:
+    """The state of an object in its queue, as far as the caller may read it."""
+    starts = {"p50": state.start_p50, "p90": state.start_p90}
+    return {
+        "text": state.text,
+        "state": state.state.value,
+        "reason": state.reason,
+        "message": state.message,
+        "localQueue": state.queue,
+        "place": state.place,
+        **{name: None if at is None else format_time(at) for name, at in starts.items()},
+        "unknown": dict(state.unknown),
+    }
+
+
 def _verdict(answer: ObjectAnswer) -> str:
+    if answer.state is not None:
+        return "not evaluated"
     if answer.explanation is not None:
         return answer.explanation.verdict.value
     return "no workload" if answer.unmanaged is None else "not managed"
@@ -97,6 +117,7 @@ def _explanation(explanation: Explanation) -> Obj:
         "victims": [str(key) for key in explanation.outcome.victims],
         "table": [row_data(row) for row in explanation.rows],
         "cohortTree": [tree_row_data(row) for row in explanation.tree],
+        "places": [plain(one) for one in explanation.places],
         "checksAfterQuota": list(explanation.checks),
         "changes": [change_data(one) for one in explanation.changes],
         "pairs": [pair_data(one) for one in explanation.pairs],
@@ -266,17 +287,15 @@ async def _ask(
         if text is not None:
             documents = parse_manifests(text, source, namespace, default)
         await wait_for_server(client, server_timeout, starting=False)
-        running = await running_configuration(client, given)
+        hurried = client.hurried(patience)
+        running = await running_configuration(hurried, given)
         settings, jobs = engine_settings(running.configuration), job_settings(running.configuration)
         if reference is None:
             now = SYSTEM_CLOCK.now()
-            answers = await ask_about(client, documents, now, settings, jobs, seconds)
+            answers = await ask_about(hurried, documents, now, settings, jobs, seconds)
         else:
             subject = parse_reference(reference)
             where = namespace or default
-            answer = await ask(client, subject, where, settings, jobs, seconds=seconds)
+            answer = await ask(hurried, subject, where, settings, jobs, seconds=seconds)
             answers = (answer,)
-    return tuple(
-        attrs.evolve(one, notes=(*one.notes, *running.notes, *running.leaderless))
-        for one in answers
-    )
+    return tuple(attrs.evolve(one, notes=(*one.notes, *running.warnings)) for one in answers)

@@ -14,9 +14,17 @@ from kueuelib.api.quantity import MAX_AMOUNT, format_amount
 from kueuelib.app.explaining.asking import LastMessage, ObjectAnswer
 from kueuelib.cli.explain.changes import changes_by_end, preempts, said, then_checks, what_decides
 from kueuelib.cli.terminal import print_table, terminal
-from kueuelib.scheduler.blockers import AffinityMismatch, Blocker, ExceedsCapacity, QuotaInUse
+from kueuelib.scheduler.blockers import (
+    AffinityMismatch,
+    Blocker,
+    ExceedsCapacity,
+    QuotaInUse,
+    ResourceUncovered,
+    TopologyMismatch,
+)
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.scheduler.explain.pairs import PAIRS
+from kueuelib.scheduler.explain.places import room_texts
 from kueuelib.scheduler.explain.rows import Fit, Row, TreeRow
 from kueuelib.scheduler.explain.trial import TrialOutcome, TrialResult
 from kueuelib.scheduler.object_reasons import LocalQueueMissing
@@ -126,6 +134,9 @@ def _head(answer: ObjectAnswer) -> Iterator[str]:
         yield f"{answer.title} {answer.unmanaged.problem}"
         yield f"To have it queued, {answer.unmanaged.fix}"
         return
+    if answer.state is not None:
+        yield f"{answer.title}: {answer.state.text}"
+        return
     if explanation is None:
         yield f"{answer.title}: has no Workload"
         return
@@ -211,6 +222,7 @@ def _verdict(explanation: Explanation) -> Iterator[str]:
                 yield "If it were first in its ClusterQueue: " + _then(explanation.when_first)
             outcome = explanation.when_first or explanation.outcome
             yield from _mismatches(outcome)
+            yield from room_texts(explanation.places)
             yield from _victims(outcome)
         case TrialResult.UNKNOWN:
             yield "It is being deleted."
@@ -241,16 +253,13 @@ def _why(explanation: Explanation) -> str:
 def _blockers(outcome: TrialOutcome) -> Iterator[tuple[str, Blocker]]:
     """What stands between pod sets and flavors, with the name of the pod set."""
     reason = outcome.reason
-    for blocked in reason.pod_sets if isinstance(reason, NoFlavors) else ():
-        for group in blocked.groups:
-            for attempt in group.attempts:
-                yield from ((blocked.pod_set, one) for one in attempt.blockers)
+    yield from reason.blockers if isinstance(reason, NoFlavors) else ()
 
 
 def _mismatches(outcome: TrialOutcome) -> Iterator[str]:
-    """Which labels of nodes differ from what pods ask for."""
+    """Which labels and levels of nodes differ from what pods ask for, and what has no quota."""
     for pod_set, one in _blockers(outcome):
-        if isinstance(one, AffinityMismatch):
+        if isinstance(one, AffinityMismatch | TopologyMismatch | ResourceUncovered) and one.detail:
             yield f"Pod set {pod_set}: {one.detail}"
 
 

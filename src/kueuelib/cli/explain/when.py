@@ -19,6 +19,7 @@ from kueuelib.app.explaining.subject import parse_reference
 from kueuelib.app.explaining.when import When, ask_when
 from kueuelib.app.part_settings import life_settings
 from kueuelib.app.running_configuration import given_configuration, running_configuration
+from kueuelib.cli.explain.command import state_data
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.connection import reached
@@ -84,7 +85,7 @@ async def _ask(
         settings = engine_settings(running.configuration)
         life = life_settings(running.configuration)
         answer = await ask_when(client, parse_reference(reference), where, settings, life)
-    return attrs.evolve(answer, notes=(*answer.notes, *running.notes, *running.leaderless))
+    return attrs.evolve(answer, notes=(*answer.notes, *running.warnings))
 
 
 def when_data(answer: When) -> Obj:
@@ -92,6 +93,12 @@ def when_data(answer: When) -> Obj:
     simulated = answer.forecast
     data: Obj = {"object": answer.title, "at": format_time(answer.now), "p50Seconds": None}
     data |= {"p90Seconds": None, "p50": None, "p90": None, "known": False}
+    if answer.state is not None:
+        state = state_data(answer.state)
+        at = {name: state[name] for name in ("p50", "p90")}
+        data |= {**at, "known": state["p90"] is not None, "queueState": state}
+        for name, start in (("p50", answer.state.start_p50), ("p90", answer.state.start_p90)):
+            data[f"{name}Seconds"] = None if start is None else max(0.0, start - answer.now)
     if simulated is None:
         return {**data, "why": answer.why, "assumed": [], "notes": list(answer.notes)}
     for name, part in (("p50", 0.5), ("p90", 0.9)):
@@ -108,7 +115,11 @@ def when_data(answer: When) -> Obj:
 
 def lines(answer: When) -> Iterator[str]:
     """The answer for people."""
-    if answer.forecast is None:
+    if answer.state is not None:
+        yield f"{answer.title}: {answer.state.text}"
+        if answer.why:
+            yield f"Its start is not known: {answer.why}"
+    elif answer.forecast is None:
         yield f"{answer.title} {answer.why}."
     else:
         yield from _answer(answer, answer.forecast)

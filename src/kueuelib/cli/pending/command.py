@@ -71,6 +71,7 @@ def _plain(cells: Sequence[str]) -> list[str]:
 TITLES = ("CLUSTERQUEUE", "PLACE", "NAMESPACE", "WORKLOAD", "PRIORITY", "AGE", "VERDICT", "WHY")
 WIDE = ("LOCALQUEUE", "OWNER", "MESSAGE")
 CHANGE, FIX = "SMALLEST CHANGE", "FIX"
+START = "STARTS WITHIN"
 
 
 def run(
@@ -143,7 +144,8 @@ async def _list(
         running = await running_configuration(client, given)
         settings = engine_settings(running.configuration)
         listing = await list_pending(client, selection, SYSTEM_CLOCK.now(), settings)
-    return attrs.evolve(listing, notes=(*listing.notes, *running.notes, *running.leaderless))
+    notes = (*listing.notes, *running.warnings)
+    return attrs.evolve(listing, notes=notes, partial=bool(running.ending))
 
 
 def with_changes(listing: Listing, most: int) -> Iterator[Waiting]:
@@ -181,22 +183,27 @@ def to_lines(
             mistake in the set-up keeps a Workload from being tried.
     """
     known = (*listing.rows, *listing.awaiting)
+    served = any(row.start for row in known)
     last = (CHANGE,) if searches else (FIX,) if any(row.first_fix for row in known) else ()
-    titles = (*TITLES, *(WIDE if wide else ()), *last)
-    table = Columns(titles, [_cells(row, listing.now, wide=wide) for row in known])
+    titles = (*TITLES, *((START,) if served else ()), *(WIDE if wide else ()), *last)
+
+    def cells(row: Waiting) -> tuple[str, ...]:
+        return _cells(row, listing.now, wide=wide, served=served)
+
+    table = Columns(titles, [cells(row) for row in known])
     if known:
         yield table.line(titles)
     for row in rows:
         change = row.first_fix or ("" if row.change is None else smallest_text(row.change))
-        yield table.line((*_cells(row, listing.now, wide=wide), *(change for _ in last)))
+        yield table.line((*cells(row), *(change for _ in last)))
     if not known:
-        yield "Nothing waits.\n"
+        yield "Nothing that waits can be seen.\n" if listing.partial else "Nothing waits.\n"
     yield from (f"Note: {note}\n" for note in listing.notes)
 
 
-def _cells(row: Waiting, now: float, *, wide: bool) -> tuple[str, ...]:
+def _cells(row: Waiting, now: float, *, wide: bool, served: bool) -> tuple[str, ...]:
     created = row.workload.metadata.creation_timestamp
-    cells = (
+    cells: tuple[str, ...] = (
         row.cluster_queue,
         "" if row.place is None else str(row.place),
         row.key.namespace,
@@ -206,6 +213,10 @@ def _cells(row: Waiting, now: float, *, wide: bool) -> tuple[str, ...]:
         row.verdict,
         row.why,
     )
+    if served:
+        from kueuelib.jobs.client.progress import start_text
+
+        cells = (*cells, start_text(*row.start, now) if row.start else "")
     return (*cells, row.workload.spec.queue_name, row.owner, row.message) if wide else cells
 
 
@@ -223,6 +234,11 @@ def to_data(listing: Listing, rows: Iterable[Waiting]) -> Obj:
     }
 
 
+def _start(row: Waiting, which: int) -> str | None:
+    at = None if row.start is None else row.start[which]
+    return None if at is None else format_time(at)
+
+
 def _item(row: Waiting) -> Obj:
     created = row.workload.metadata.creation_timestamp
     return {
@@ -233,6 +249,8 @@ def _item(row: Waiting) -> Obj:
         "clusterQueue": row.cluster_queue,
         "place": row.place,
         "placeInLocalQueue": row.place_in_local_queue,
+        "p50": _start(row, 0),
+        "p90": _start(row, 1),
         "priority": row.workload.spec.priority or 0,
         "creationTimestamp": None if created is None else format_time(created),
         "verdict": row.verdict,

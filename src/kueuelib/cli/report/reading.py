@@ -11,7 +11,8 @@ from kueuelib.api.kinds import CLUSTER_QUEUES, WORKLOADS
 from kueuelib.api.meta import Resource
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.decision_settings import engine_settings
-from kueuelib.app.explaining.gather import Decode, Lists, decisive, insist_on_namespace
+from kueuelib.app.explaining.gather import Decode, Lists, decisive, insist_on_namespace, list_nodes
+from kueuelib.app.explaining.nodes import PLACING
 from kueuelib.app.explaining.waiting import list_near
 from kueuelib.app.overview.gathering import ListedFacts, facts_of
 from kueuelib.app.running_configuration import running_configuration
@@ -71,7 +72,8 @@ async def read(client: Client, namespace: str, given: Configuration | None = Non
         ObjectNotFound: there is no such namespace.
         KueuelibError: there is nothing to show, or the server did not answer.
     """
-    resources = decisive(await queueing_version(client))
+    version = await queueing_version(client)
+    resources = decisive(version)
     near, unseen = await list_near(client, resources, namespace)
     insist_on_namespace(namespace, near)
     if not any(one.kind in near.objects for one in _SHOWN):
@@ -87,4 +89,6 @@ async def read(client: Client, namespace: str, given: Configuration | None = Non
     scope = f"namespace {namespace}" if unseen and namespace else ""
     source = tuple(filter(None, (endpoint.context, endpoint.url, scope)))
     settings = engine_settings(running.configuration)
+    near = await list_nodes(client, near, version, settings)
+    resources += tuple(one for one in PLACING if one.kind in near.objects)
     return Read(near, unseen, resources, settings, running.notes, source)

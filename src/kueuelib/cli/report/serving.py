@@ -19,9 +19,11 @@ import anyio
 import orjson
 from aiohttp import web
 
+from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.explaining.gather import ASK_DOCTOR, Decoder, Lists
+from kueuelib.app.explaining.nodes import ON_NODES
 from kueuelib.cli.report.board import PageState, answer, next_to_explain, state_of, with_change
 from kueuelib.cli.report.page import POLICY, explanation, page
 from kueuelib.cli.report.reading import Read, read
@@ -91,6 +93,10 @@ class PageStates:
             for one in read.resources
             if one.kind in read.near.objects
         ]
+        if ON_NODES in read.near.objects:
+            from kueuelib.controllers.nodes import BOUND
+
+            self._informers.append(Informer(client, PODS, field_selector=BOUND, clock=clock))
         for informer in self._informers:
             informer.add_handler(self._note)
 
@@ -187,6 +193,7 @@ class PageStates:
         by_kind: dict[str, Sequence[Obj]] = {
             one.resource.kind: tuple(one.store.items()) for one in self._informers
         }
+        by_kind[ON_NODES] = by_kind.get(PODS.kind, ())
         return Lists(by_kind, self._read.near.refused)
 
     def _version(self) -> str:

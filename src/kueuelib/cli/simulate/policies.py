@@ -14,13 +14,14 @@ import attrs
 
 from kueuelib.api.conversion import convert
 from kueuelib.api.crd import crd
-from kueuelib.api.kinds import KUEUE, V1BETA2, spoken
+from kueuelib.api.kinds import KUEUE, NODES, RESOURCE_FLAVORS, V1BETA2, spoken
 from kueuelib.api.meta import Obj, key_of
 from kueuelib.api.validation import RULES
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.configuration_reading import load_configuration, parse_configuration
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.explaining.gather import list_kinds
+from kueuelib.app.explaining.nodes import names_topology
 from kueuelib.app.part_settings import life_settings
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.schema.structural import StructuralSchema
@@ -75,8 +76,10 @@ def _wrong(given: Obj) -> tuple[str, str]:
     if unknown:
         return f'unknown field "{unknown[0]}"', _meant(openapi, unknown[0])
     schema.default(obj)
-    obj = RULES[kind].default(obj)
-    errors = schema.validate(obj) or RULES[kind].validate(obj, None)
+    rules = RULES.get(kind)  # without any, the schema has all of them
+    if rules is not None:
+        obj = rules.default(obj)
+    errors = schema.validate(obj) or (rules.validate(obj, None) if rules is not None else ())
     return "; ".join(map(str, errors)), "correct the field" if len(errors) == 1 else "correct them"
 
 
@@ -139,12 +142,21 @@ async def _read(kubeconfig: Path, server_timeout: float) -> tuple[list[Obj], lis
         wanted = [spoken(one, version) for one in KINDS.values()]
         lists = await list_kinds(client, wanted)
     lists.insist()
+    notes = lists.absences(wanted)
     objects = [
         {"apiVersion": one.api_version, "kind": one.kind, **obj}
         for one in wanted
         for obj in lists.of(one.kind)
     ]
-    return objects, lists.absences(wanted)
+    if NODES.kind in lists.refused and names_topology(objects):
+        notes.append("topologies are ignored without nodes, so only quota counts")
+        objects = [_without_topology(obj) for obj in objects]
+    return objects, notes
+
+
+def _without_topology(obj: Obj) -> Obj:
+    spec = {key: value for key, value in (obj.get("spec") or {}).items() if key != "topologyName"}
+    return {**obj, "spec": spec} if obj["kind"] == RESOURCE_FLAVORS.kind else obj
 
 
 # --------------------------------------------------------------------------------------------------

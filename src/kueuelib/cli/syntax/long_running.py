@@ -22,11 +22,19 @@ from kueuelib.cli.syntax.options import (
 @setting("--jobs", click.IntRange(1, 200), 12, "How many Jobs to queue.")
 @click.option("--plain", is_flag=True, help="Print lines instead of a live table.")
 @click.option("--keep", is_flag=True, help="Keep the servers' log files and say where they are.")
-@click.option("--picture", type=FILE, help="Write a picture of the live table to this SVG file.")
-def demo(jobs: int, plain: bool, keep: bool, picture: Path | None) -> int:
+@click.option("--picture", type=FILE, help="Write a picture of the output to this SVG file.")
+@click.option(
+    "--run",
+    "really",
+    is_flag=True,
+    help="Run two Jobs whose pods are local processes, not simulated.",
+)
+def demo(jobs: int, plain: bool, keep: bool, picture: Path | None, really: bool) -> int:
     """Queue Jobs on a simulated cluster with the real manager, and watch them run."""
-    from kueuelib.cli.demo.play import run
+    from kueuelib.cli.demo.play import run, run_processes
 
+    if really:
+        return run_processes(keep=keep, picture=picture)
     return run(jobs, plain=plain, keep=keep, picture=picture)
 
 
@@ -40,7 +48,16 @@ def demo(jobs: int, plain: bool, keep: bool, picture: Path | None) -> int:
 @click.option(
     "--simulate",
     is_flag=True,
-    help="Also simulate nodes, kubelets, Job and StatefulSet controllers.",
+    help="Also simulate nodes, the scheduler and the controllers of Jobs, Deployments and others.",
+)
+@click.option(
+    "--nodes", type=FILE, help="Simulate with these nodes: manifests with labels and capacity."
+)
+@click.option(
+    "--racks",
+    default="",
+    metavar="RACKSxNODES",
+    help="Simulate with nodes in racks: 4x8 for 4 racks of 8, 2x4x8 for 2 blocks of 4 racks.",
 )
 @setting(
     "--authorization",
@@ -55,6 +72,14 @@ def demo(jobs: int, plain: bool, keep: bool, picture: Path | None) -> int:
     metavar="NAMESPACE/NAME=HOST:PORT",
     help="The address of a Service's webhooks; repeatable.",
 )
+@click.option("--hostile", default="", metavar="PROFILE", help="Be hostile to every client.")
+@setting("--seed", click.INT, 1, "What --hostile draws its faults from.")
+@click.option(
+    "--calm-after",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="End --hostile after this time; otherwise it lasts as long as the server.",
+)
 @click.pass_context
 def apiserver(
     context: click.Context,
@@ -63,8 +88,13 @@ def apiserver(
     data_dir: Path | None,
     manifests: Path | None,
     simulate: bool,
+    nodes: Path | None,
+    racks: str,
     authorization: str,
     services: tuple[str, ...],
+    hostile: str,
+    seed: int,
+    calm_after: float | None,
 ) -> int:
     """Serve the Kubernetes API on 127.0.0.1."""
     if context.invoked_subcommand is not None:
@@ -78,9 +108,14 @@ def apiserver(
         kubeconfig,
         data_dir,
         manifests,
-        simulate=simulate,
+        simulate=simulate or bool(nodes or racks),
+        nodes=nodes,
+        racks=racks,
         authorization=authorization,
         services=dict(_pair(each) for each in services),
+        hostile=hostile,
+        seed=seed,
+        calm_after=calm_after,
     )
     return 0
 
@@ -214,6 +249,76 @@ def run(
 
 
 @click.command()
+@kubeconfig
+@setting("--name", click.STRING, "local", "The name of the Node.")
+@click.option(
+    "--image",
+    "images",
+    multiple=True,
+    metavar="NAME=FOLDER[:FOLDER...]",
+    help="Allow an image, and name the folder that stands for it; repeatable.",
+)
+@click.option(
+    "--claim",
+    "claims",
+    multiple=True,
+    metavar="NAME=FOLDER",
+    help="Name the folder that stands for a PersistentVolumeClaim; repeatable.",
+)
+@click.option("--cpu", default="", help="CPUs for its pods; default: all of this machine.")
+@click.option("--memory", default="", help="Memory for its pods; default: all of this machine.")
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A label of the Node; repeatable.",
+)
+@click.option(
+    "--no-sandbox",
+    is_flag=True,
+    help="Run pods without bubblewrap: a pod can do what your user can.",
+)
+@click.option("--folder", type=FILE, help="Folder for the files of pods; default: a temporary one.")
+@port("The kubelet's port on 127.0.0.1; 0 takes a free one.")
+@logging
+@server_timeout
+def node(
+    kubeconfig: Path | None,
+    name: str,
+    images: tuple[str, ...],
+    claims: tuple[str, ...],
+    cpu: str,
+    memory: str,
+    labels: tuple[str, ...],
+    no_sandbox: bool,
+    folder: Path | None,
+    port: int,
+    log_format: str,
+    log_level: str,
+    server_timeout: float,
+) -> int:
+    """Join a server on 127.0.0.1 as a node that runs pods as local processes."""
+    with light_imports(serves=True):
+        from kueuelib.cli.node import run
+
+    return run(
+        kubeconfig,
+        name,
+        images,
+        dict(map(_pair, claims)),
+        (cpu, memory),
+        dict(map(_pair, labels)),
+        sandbox=not no_sandbox,
+        folder=folder,
+        port=port,
+        log_format=log_format,
+        log_level=log_level,
+        server_timeout=server_timeout,
+    )
+
+
+@click.command()
 @click.argument("kind", type=click.Choice(["operator", "job", "check"]))
 @click.argument("name")
 @click.option("--folder", type=FILE, default=Path(), help="Where to create the folder NAME.")
@@ -226,4 +331,4 @@ def new(kind: str, name: str, folder: Path) -> int:
     return 0
 
 
-COMMANDS = (demo, apiserver, manager, run, new)
+COMMANDS = (demo, apiserver, manager, node, run, new)

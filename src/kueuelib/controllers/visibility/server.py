@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 import ssl
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -13,16 +16,19 @@ import orjson
 from aiohttp import web
 
 from kueuelib import __version__
-from kueuelib.api.kinds import CONFIG_MAPS
-from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.api.kinds import CONFIG_MAPS, OWN_VISIBILITY
+from kueuelib.api.meta import Obj, ObjectKey, key_of
 from kueuelib.controllers.visibility.summary import (
-    GROUP,
     KINDS,
     SUBRESOURCE,
     VERSIONS,
+    PendingPage,
+    PredictedStarts,
     api_group,
     api_groups,
     api_resources,
+    items,
+    listed,
     page_of,
     summary,
 )
@@ -35,7 +41,13 @@ from kueuelib.errors import (
     TransportError,
     Unavailable,
 )
-from kueuelib.runtime.access_reviews import Caller, bearer_token, caller_by_token, review
+from kueuelib.runtime.access_reviews import (
+    AccessAnswer,
+    Caller,
+    bearer_token,
+    caller_by_token,
+    review,
+)
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.failures import with_fix
@@ -169,13 +181,17 @@ class Delegation:
     Args:
         client: asks, with the manager's rights.
         tls: the context of the server, into which the trusted authority is loaded.
+        clock: monotonic time.
     """
 
-    def __init__(self, client: Client, tls: ssl.SSLContext) -> None:
+    def __init__(self, client: Client, tls: ssl.SSLContext, clock: Clock = SYSTEM_CLOCK) -> None:
         self.proxy = FrontProxy()
         self._client = client
         self._tls = tls
         self._problem = ""
+        self._clock = clock
+        self._answers: OrderedDict[tuple[str, ResourceAttributes], tuple[float, AccessAnswer]]
+        self._answers = OrderedDict()
         self._log = get_logger("visibility")
 
     @property
@@ -206,21 +222,34 @@ class Delegation:
         return await caller_by_token(self._client, token)
 
     async def authorize(self, caller: Caller, wish: ResourceAttributes) -> None:
-        """Checks that a caller may read an object.
+        """Checks that a caller may read an object; the answer is remembered for a few seconds.
 
         Raises:
             Forbidden: they may not.
             ApiError: the API server cannot say.
         """
-        attributes = {key: value for key, value in attrs.asdict(wish).items() if value}
-        wanted = {**attributes, "verb": "get"}
-        answer = await review(self._client, caller, resourceAttributes=wanted)
+        question, now = (repr(caller), wish), self._clock.monotonic()
+        until, answer = self._answers.get(question, (0.0, AccessAnswer(allowed=False)))
+        if until <= now:
+            attributes = {key: value for key, value in attrs.asdict(wish).items() if value}
+            wanted = {**attributes, "verb": "get"}
+            answer = await review(self._client, caller, resourceAttributes=wanted)
+            until = now + (ALLOWED_FOR if answer.allowed else REFUSED_FOR)
+            self._answers[question] = until, answer
+            if len(self._answers) > REMEMBERED:
+                self._answers.popitem(last=False)
         if not answer.allowed:
             raise wish.refusal(caller, answer.reason)
 
 
 # --------------------------------------------------------------------------------------------------
 
+ALLOWED_FOR, REFUSED_FOR = 30.0, 2.0
+"""Seconds for which an answer about a caller is remembered."""
+REMEMBERED = 4096
+"""The maximum number of such answers."""
+FRESH, SOONEST = 5.0, 1.0
+"""Seconds for which the places of a queue are served again, and for a Workload without one."""
 PERIOD = 60.0
 """Seconds between two reads of how to recognize the API server."""
 UNKNOWN_PERIOD = 2.0
@@ -245,6 +274,24 @@ class PendingSource(Protocol):
         ...
 
 
+class StartSource(Protocol):
+    """Predicts starts."""
+
+    async def of(self, cluster_queue: str) -> PredictedStarts:
+        """The last prediction for a ClusterQueue; must come at once, or nearly so."""
+        ...
+
+
+@attrs.define(eq=False)
+class _Places:
+    """The rows of a ClusterQueue, with the last prediction, and when they were made."""
+
+    made: float = -math.inf
+    rows: Mapping[ObjectKey, Obj] = attrs.field(factory=dict)
+    predicted: PredictedStarts = attrs.field(factory=lambda: PredictedStarts(0.0, {}, ""))
+    lock: asyncio.Lock = attrs.field(factory=asyncio.Lock)
+
+
 class VisibilityServer:
     """Lists the Workloads that wait in a queue, for callers who may read it.
 
@@ -254,6 +301,7 @@ class VisibilityServer:
         tls: the context; its certificate may be replaced while the server runs.
         client: asks the API server about callers.
         waiting: knows the queues.
+        starts: predicts for our own group when Workloads start.
         subject: what to name in errors, for example the configuration's key.
         clock: time.
     """
@@ -265,6 +313,7 @@ class VisibilityServer:
         tls: ssl.SSLContext,
         client: Client,
         waiting: PendingSource,
+        starts: StartSource,
         *,
         subject: str = "",
         clock: Clock = SYSTEM_CLOCK,
@@ -275,7 +324,9 @@ class VisibilityServer:
         self._subject = subject
         self._clock = clock
         self._tls = tls
-        self._delegation = Delegation(client, tls)
+        self._starts = starts
+        self._places: dict[str, _Places] = {}
+        self._delegation = Delegation(client, tls, clock)
         self._log = get_logger("visibility")
 
     async def run(self, ready: Callable[[], None]) -> None:
@@ -322,15 +373,39 @@ class VisibilityServer:
             raise NotFound("the server could not find the requested resource")
         await self._delegation.authorize(caller, wish)
         page = page_of(request.query)
-        if not wish.namespace:
-            if not self._waiting.exists(wish.name):
-                raise _unknown("clusterqueue", wish.name)
-            return summary(wish.version, self._waiting.pending(wish.name), page)
-        key = ObjectKey(wish.namespace, wish.name)
-        name = self._waiting.cluster_queue_of(key)
-        if name is None:
-            raise _unknown("localqueue", wish.name)
+        key, name = None, wish.name
+        if wish.namespace:
+            key = ObjectKey(wish.namespace, wish.name)
+            name = self._waiting.cluster_queue_of(key) or ""
+            if not name:
+                raise _unknown("localqueue", wish)
+        elif not self._waiting.exists(name):
+            raise _unknown("clusterqueue", wish)
+        if wish.group == OWN_VISIBILITY:
+            return await self._expected(wish, name, page, request.query.get("workload", ""))
         return summary(wish.version, self._waiting.pending(name), page, key)
+
+    async def _expected(
+        self, wish: ResourceAttributes, cluster_queue: str, page: PendingPage, workload: str
+    ) -> Obj:
+        """A page of a queue with expected starts, or the row of one Workload of a LocalQueue."""
+        places = self._places.setdefault(cluster_queue, _Places())
+        only = ObjectKey(wish.namespace, workload)
+        async with places.lock:
+            age = self._clock.monotonic() - places.made
+            if age > FRESH or (workload and age > SOONEST and only not in places.rows):
+                places.predicted = await self._starts.of(cluster_queue)
+                places.made = self._clock.monotonic()
+                rows = items(self._waiting.pending(cluster_queue), None)
+                places.rows = {key_of(row): row for row in rows}
+        chosen = filter(None, [places.rows.get(only)]) if workload else places.rows.values()
+        rows = (
+            {**row, "expectedStart": places.predicted.row(key_of(row))}
+            for row in chosen
+            if not wish.namespace
+            or (row["metadata"]["namespace"], row["localQueueName"]) == (wish.namespace, wish.name)
+        )
+        return listed(wish.group, wish.version, page, rows)
 
     async def _caller(self, request: web.BaseRequest) -> Caller:
         transport = request.transport
@@ -354,10 +429,10 @@ def _document(parts: list[str]) -> Obj | None:
             return {"gitVersion": f"v{__version__}"}
         case ["apis"]:
             return api_groups()
-        case ["apis", name] if name == GROUP:
-            return api_group()
-        case ["apis", name, version] if name == GROUP and version in VERSIONS:
-            return api_resources(version)
+        case ["apis", name] if name in VERSIONS:
+            return api_group(name)
+        case ["apis", name, version] if version in VERSIONS.get(name, ()):
+            return api_resources(name, version)
         case ["openapi", "v2"]:
             info = {"title": "kueuelib visibility", "version": __version__}
             return {"swagger": "2.0", "info": info, "paths": {}, "definitions": {}}
@@ -375,16 +450,16 @@ def _wish(parts: list[str]) -> ResourceAttributes | None:
             pass
         case _:
             return None
-    if group != GROUP or version not in VERSIONS or plural not in KINDS or sub != SUBRESOURCE:
+    if version not in VERSIONS.get(group, ()) or plural not in KINDS or sub != SUBRESOURCE:
         return None
     if KINDS[plural][1] is not bool(namespace):
         return None
     return ResourceAttributes(version, plural, sub, name, namespace, group)
 
 
-def _unknown(kind: str, name: str) -> NotFound:
-    details = {"name": name, "group": GROUP, "kind": kind}
-    return NotFound(f'{kind}.{GROUP} "{name}" not found', details=details)
+def _unknown(kind: str, wish: ResourceAttributes) -> NotFound:
+    details = {"name": wish.name, "group": wish.group, "kind": kind}
+    return NotFound(f'{kind}.{wish.group} "{wish.name}" not found', details=details)
 
 
 def _json(body: Obj, code: int = 200) -> web.Response:

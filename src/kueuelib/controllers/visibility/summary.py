@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, starmap
 
 import attrs
 
+from kueuelib.api.kinds import KUEUE_VISIBILITY, OWN_VISIBILITY
 from kueuelib.api.meta import Obj, ObjectKey, format_time
 from kueuelib.errors import BadRequest
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 
-GROUP = "visibility.kueue.x-k8s.io"
-VERSIONS = ("v1beta2", "v1beta1")
-"""The preferred one first; both have the same form."""
+GROUP = KUEUE_VISIBILITY
+VERSIONS: Mapping[str, tuple[str, ...]] = {
+    GROUP: ("v1beta2", "v1beta1"),
+    OWN_VISIBILITY: ("v1alpha1",),
+}
+"""By group, the preferred one first; all have the same form, and ours has one more field."""
 SUBRESOURCE = "pendingworkloads"
 KINDS: Mapping[str, tuple[str, bool]] = {
     "clusterqueues": ("ClusterQueue", False),
@@ -22,6 +27,46 @@ KINDS: Mapping[str, tuple[str, bool]] = {
 DEFAULT_LIMIT = 1000
 MOST = 100_000
 """Workloads in one answer at most, as upstream."""
+
+
+@attrs.frozen
+class PredictedStart:
+    """By when a Workload starts, in seconds since the epoch.
+
+    Attributes:
+        p50: with a probability of 50 %; None if that is not known.
+        p90: the same with 90 %.
+        unknown: why one of them is not known; else empty.
+    """
+
+    p50: float | None = None
+    p90: float | None = None
+    unknown: str = ""
+
+
+@attrs.frozen
+class PredictedStarts:
+    """The starts of the first Workloads of a ClusterQueue.
+
+    Attributes:
+        at: when they were predicted, in seconds since the epoch.
+        starts: by Workload.
+        rest: why those of others are not known.
+    """
+
+    at: float
+    starts: Mapping[ObjectKey, PredictedStart]
+    rest: str
+
+    def row(self, key: ObjectKey) -> Obj:
+        """The field `expectedStart` of a Workload."""
+        start = self.starts.get(key) or PredictedStart(unknown=self.rest or _NEW)
+        times = {"p50": start.p50, "p90": start.p90}
+        row: Obj = {name: format_time(at) for name, at in times.items() if at is not None}
+        return row | ({"unknown": start.unknown} if start.unknown else {})
+
+
+_NEW = "it is not part of the last prediction; ask again in a few seconds"
 
 
 @attrs.frozen
@@ -72,25 +117,39 @@ def summary(
         page: which part.
         local_queue: list only those of this LocalQueue; all when None.
     """
-    items = _items(waiting, local_queue)
-    listed = [one for number, one in enumerate(items) if page.offset <= number][: page.limit]
+    places = islice(_places(waiting, local_queue), page.offset, page.offset + page.limit)
+    return _summary(GROUP, version, starmap(_item, places))
+
+
+def listed(group: str, version: str, page: PendingPage, rows: Iterable[Obj]) -> Obj:
+    """A `PendingWorkloadsSummary` with a page of rows."""
+    return _summary(group, version, islice(rows, page.offset, page.offset + page.limit))
+
+
+def _summary(group: str, version: str, rows: Iterable[Obj]) -> Obj:
     return {
         "kind": "PendingWorkloadsSummary",
-        "apiVersion": f"{GROUP}/{version}",
+        "apiVersion": f"{group}/{version}",
         "metadata": {},
-        "items": listed,
+        "items": list(rows),
     }
 
 
-def _items(waiting: Iterable[WorkloadInfo], local_queue: ObjectKey | None) -> Iterator[Obj]:
+def items(waiting: Iterable[WorkloadInfo], local_queue: ObjectKey | None) -> Iterator[Obj]:
     """The Workloads of the queue, with their positions from 0."""
+    yield from starmap(_item, _places(waiting, local_queue))
+
+
+def _places(
+    waiting: Iterable[WorkloadInfo], local_queue: ObjectKey | None
+) -> Iterator[tuple[WorkloadInfo, int, int]]:
     counts: dict[ObjectKey, int] = {}
     for place, info in enumerate(waiting):
-        queue = ObjectKey(info.key.namespace, info.workload.spec.queue_name)
+        queue = info.local_queue
         local = counts.get(queue, 0)
         counts[queue] = local + 1
         if local_queue in (None, queue):
-            yield _item(info, place, local)
+            yield info, place, local
 
 
 def _item(info: WorkloadInfo, place: int, local: int) -> Obj:
@@ -117,13 +176,13 @@ def _item(info: WorkloadInfo, place: int, local: int) -> Obj:
 # --- discovery
 
 
-def api_group() -> Obj:
-    """`/apis/visibility.kueue.x-k8s.io`."""
-    versions = [{"groupVersion": f"{GROUP}/{name}", "version": name} for name in VERSIONS]
+def api_group(group: str) -> Obj:
+    """`/apis/GROUP`."""
+    versions = [{"groupVersion": f"{group}/{name}", "version": name} for name in VERSIONS[group]]
     return {
         "kind": "APIGroup",
         "apiVersion": "v1",
-        "name": GROUP,
+        "name": group,
         "versions": versions,
         "preferredVersion": versions[0],
     }
@@ -131,12 +190,15 @@ def api_group() -> Obj:
 
 def api_groups() -> Obj:
     """`/apis`."""
-    group = {key: value for key, value in api_group().items() if key not in ("kind", "apiVersion")}
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]}
+    groups = [
+        {key: value for key, value in api_group(one).items() if key not in ("kind", "apiVersion")}
+        for one in VERSIONS
+    ]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
-def api_resources(version: str) -> Obj:
-    """`/apis/visibility.kueue.x-k8s.io/VERSION`."""
+def api_resources(group: str, version: str) -> Obj:
+    """`/apis/GROUP/VERSION`."""
     resources: list[Obj] = []
     for plural, (kind, namespaced) in KINDS.items():
         named = {"singularName": kind.lower(), "namespaced": namespaced}
@@ -153,6 +215,6 @@ def api_resources(version: str) -> Obj:
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
-        "groupVersion": f"{GROUP}/{version}",
+        "groupVersion": f"{group}/{version}",
         "resources": resources,
     }

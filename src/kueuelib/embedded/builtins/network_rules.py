@@ -355,3 +355,17 @@ def own_service(port: int) -> Obj:
         "metadata": {"name": "kubernetes", "namespace": "default", "labels": labels},
         "spec": {"clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"], "ports": ports},
     }
+
+
+def target_of(port: Mapping[str, Any], pod: Mapping[str, Any]) -> int | None:
+    """The number of a port of a Service in a pod; None if no container has a port of its name."""
+    target, spec = port.get("targetPort") or port.get("port"), pod["spec"]
+    if isinstance(target, int):
+        return target
+    inits = listed(spec, "initContainers")
+    sidecars = [each for each in inits if each.get("restartPolicy") == "Always"]
+    for container in (*listed(spec, "containers"), *sidecars):
+        for each in listed(container, "ports"):
+            if (each.get("name"), each.get("protocol")) == (target, port["protocol"]):
+                return int(each["containerPort"])
+    return None

@@ -244,6 +244,11 @@ def _outside(text: str) -> list[str]:
     return [text for broken, text in ranges if broken]
 
 
+def _descending(path: str) -> list[str]:
+    errors = ["must be a relative path"] if path.startswith("/") else []
+    return [*errors, *(["must not contain '..'"] if ".." in path.split("/") else [])]
+
+
 CHECKS: Final[Mapping[str, Check]] = {
     "required": lambda at, text: [required(at.path, text)] if at.value in _EMPTY else [],
     "in": partial(_one_of, ordered=False),
@@ -285,5 +290,6 @@ CHECKS: Final[Mapping[str, Check]] = {
     "trimmed": _is(
         lambda it: ["must not have leading or trailing whitespace"] if it != it.strip() else []
     ),
+    "descending": _is(_descending),
     "absolute": _is(lambda text: [] if text.startswith("/") else ["must be an absolute path"]),
 }

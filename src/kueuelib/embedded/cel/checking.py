@@ -47,12 +47,17 @@ class RuleBook:
     """The rules of one version of a kind.
 
     Args:
-        node: the root of the schema. Rules that cannot be compiled are left out: they were refused
-            when the definition was written.
+        node: the root of the schema.
+        path: of the schema in the definition.
+
+    Attributes:
+        problems: why rules cannot be compiled; they are left out.
     """
 
-    def __init__(self, node: SchemaNode) -> None:
-        self._checks = Builder().build(node)
+    def __init__(self, node: SchemaNode, path: str = "") -> None:
+        builder = Builder()
+        self._checks = builder.build(node, path)
+        self.problems = builder.problems
 
     def broken(self, obj: Obj, old: Obj | None, known: list[FieldError]) -> list[FieldError]:
         """The broken rules of an object.

@@ -10,12 +10,10 @@ import attrs
 
 from kueuelib.embedded.cel.authorizing import add_authorizer
 from kueuelib.embedded.cel.compiler import Compiler
-from kueuelib.embedded.cel.conversions import add_conversions
 from kueuelib.embedded.cel.errors import CompileError, CostBudget
-from kueuelib.embedded.cel.kubernetes_functions import add_network, add_quantities
-from kueuelib.embedded.cel.operators import add_lists, add_operators
+from kueuelib.embedded.cel.functions import add_network, add_quantities, add_texts
+from kueuelib.embedded.cel.operators import add_conversions, add_lists, add_operators
 from kueuelib.embedded.cel.parser import parse
-from kueuelib.embedded.cel.texts import add_texts
 from kueuelib.embedded.cel.times import add_times
 from kueuelib.embedded.cel.types import Library, Type
 

@@ -480,10 +480,3 @@ def _step(text: str, position: int) -> tuple[str, int]:
     if text[end : end + 2] != "']":
         raise ValueError("unexpected end of JSON path")
     return name, end + 2
-
-
-def problems_of(node: SchemaNode, path: str) -> list[FieldError]:
-    """Why the rules of a schema cannot be served; empty if they can."""
-    builder = Builder()
-    builder.build(node, path)
-    return builder.problems

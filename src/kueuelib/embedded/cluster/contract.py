@@ -12,6 +12,8 @@ SIMULATED = "kueuelib.dev/simulated"
 POOL = "kueuelib.dev/pool"
 POOLS = ("on-demand", "spot")
 HOSTNAME = "kubernetes.io/hostname"
+BLOCK, RACK = "kueuelib.dev/block", "kueuelib.dev/rack"
+"""Labels of nodes in racks: levels of a topology, from coarse to fine, above `HOSTNAME`."""
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 JOB_CONTROLLER = "kubernetes.io/job-controller"

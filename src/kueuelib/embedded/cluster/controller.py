@@ -36,6 +36,14 @@ K = TypeVar("K", bound=Hashable)
 
 _FIRST_RETRY = 0.01
 _LAST_RETRY = 5.0
+_SETTLE = 0.02
+"""Seconds to wait for further events of the same pods, to write one status instead of three.
+
+They are seconds of the event loop, not of the cluster's clock, because they limit the load even
+when time stands still.
+"""
+_SETTLE_PER_POD = 1e-4
+_LONGEST_SETTLE = 1.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -60,6 +68,7 @@ class ControlLoop(Generic[K]):
 
     def __attrs_post_init__(self) -> None:
         self._queue: QueueCore[K] = QueueCore(ItemExponential(_FIRST_RETRY, _LAST_RETRY))
+        self._settling: dict[K, asyncio.TimerHandle] = {}
         self._wake = asyncio.Event()
 
     def hold(self, held: bool) -> None:
@@ -72,12 +81,30 @@ class ControlLoop(Generic[K]):
         self._queue.add(*keys, now=self._clock.now(), after=after, priority=priority)
         self._wake.set()
 
+    def settle(self, key: K, count: int) -> None:
+        """Requests a call for a key soon: further events of its `count` pods are waited for."""
+        if key not in self._settling:
+            delay = min(max(_SETTLE, count * _SETTLE_PER_POD), _LONGEST_SETTLE)
+            timers = asyncio.get_running_loop()
+            self._settling[key] = timers.call_later(delay, self._settled, key)
+
+    def _settled(self, key: K) -> None:
+        del self._settling[key]
+        self.add(key)
+
+    def close(self) -> None:
+        """Stops waiting for further events."""
+        for timer in self._settling.values():
+            timer.cancel()
+        self._settling.clear()
+
     @property
     def idle(self) -> bool:
-        """Whether nothing is running and nothing is due."""
+        """Whether nothing is running, due, or waiting for further events."""
         now = self._clock.now()
         due = self._queue.next_deadline(now)
-        return not self._queue.processing and (due is None or due > now)
+        busy = self._queue.processing or self._settling
+        return not busy and (due is None or due > now)
 
     @property
     def due(self) -> float | None:

@@ -1,4 +1,6 @@
-"""Deletes pods: old ones of too many that have ended, and those that do not tolerate a taint."""
+"""Deletes pods: old ones of too many that have ended, those whose node is gone, and those that do
+not tolerate a taint.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Final
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded.cluster.controller import ControllerTools, SimulatedController
 from kueuelib.embedded.cluster.kinds import is_leaving
+from kueuelib.embedded.cluster.owned_pods import is_deleted
 from kueuelib.embedded.cluster.placement import ending_taints, eviction_due
 from kueuelib.embedded.cluster.pod_life import is_terminal
 from kueuelib.embedded.subresources import disrupted_status
@@ -73,6 +76,47 @@ class EndedPods(SimulatedController[str]):
             return
         with contextlib.suppress(NotFound, Conflict):  # replaced: the watch reports it
             await self._pods.delete(pod, grace_period=0)
+
+
+QUARANTINE: Final = 40.0
+"""How many seconds a node has to come back before its pods are deleted, as in
+kube-controller-manager.
+"""
+
+
+class OrphanedPods(SimulatedController[ObjectKey]):
+    """Deletes pods that are bound to a node that does not exist: no kubelet ends them."""
+
+    name = "orphaned pods"
+
+    def __init__(self, parts: ControllerTools) -> None:
+        super().__init__(parts)
+        self._pods.add_handler(self._on_pod)
+        self._nodes.add_handler(self._on_node)
+
+    def _on_pod(self, delta: Delta[Obj]) -> None:
+        if delta.new is not None and self._is_orphaned(delta.new):
+            self.loop.add(delta.key, after=QUARANTINE)
+
+    def _on_node(self, delta: Delta[Obj]) -> None:
+        if delta.new is None:
+            self.loop.add(*self._pods.on_node(delta.key.name), after=QUARANTINE)
+
+    def _is_orphaned(self, pod: Obj) -> bool:
+        meta, name = pod["metadata"], pod["spec"].get("nodeName")
+        if not name or (is_deleted(pod) and not meta.get("deletionGracePeriodSeconds")):
+            return False
+        return self._nodes.get(ObjectKey("", name)) is None
+
+    async def _reconcile(self, key: ObjectKey) -> None:
+        pod = self._pods.get(key)
+        if pod is None or not self._is_orphaned(pod):
+            return
+        if not is_terminal(pod):
+            told = ("DeletionByPodGC", "PodGC: node no longer exists")
+            status = {**disrupted_status(pod, *told, self._clock.now()), "phase": "Failed"}
+            pod = await self._pods.update_status(pod, status)
+        await self._pods.delete(pod, grace_period=0)
 
 
 COMPONENT: Final = "taint-eviction-controller"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -22,28 +21,13 @@ from kueuelib.embedded.cluster.job_decision import (
     new_pod,
 )
 from kueuelib.embedded.cluster.kinds import gone
-from kueuelib.embedded.cluster.pod_life import is_terminal
+from kueuelib.embedded.cluster.pod_control import PodControl, PodRoom
 from kueuelib.embedded.verbs import Propagation
-from kueuelib.errors import ApiError, NotFound
+from kueuelib.errors import ApiError
 from kueuelib.machinery.store import Delta
 
 COMPONENT = "job-controller"
-CLUSTER = "simulated-cluster"
 NOT_SIMULATED = ("podFailurePolicy", "successPolicy", "backoffLimitPerIndex", "maxFailedIndexes")
-POD_LIMIT = 12_000
-"""Jobs get no further pods while this many pods, of Jobs and others, have not ended."""
-_SETTLE = 0.02
-"""Seconds to wait for further events of the same pods, to write one status instead of three.
-
-They are seconds of the event loop, not of the cluster's clock, because they limit the load even
-when time stands still.
-"""
-_SETTLE_PER_POD = 1e-4
-_LONGEST_SETTLE = 1.0
-_LARGEST_BATCH = 16
-"""The number of pods that are written before other tasks run."""
-_FULL_PAUSE = 5.0
-"""Seconds until the next look at a Job that the cluster has no room for."""
 
 
 class JobController(SimulatedController[ObjectKey]):
@@ -51,26 +35,21 @@ class JobController(SimulatedController[ObjectKey]):
 
     Args:
         parts: of the cluster.
+        room: how many more pods the cluster takes.
         backoff: how long failures delay new pods.
-        pod_limit: Jobs get no further pods while this many have not ended.
     """
 
     name = "job"
     workers = 8
 
-    def __init__(
-        self, parts: ControllerTools, backoff: PodBackoff | None = None, pod_limit: int = POD_LIMIT
-    ) -> None:
+    def __init__(self, parts: ControllerTools, room: PodRoom, backoff: PodBackoff) -> None:
         super().__init__(parts)
-        self._pod_limit = pod_limit
+        self._control = PodControl(parts, self._pods, room, COMPONENT)
         self.delay = 0.0
         """Seconds between reading a Job and its pods, and writing what was decided about them."""
-        self._alive = 0
-        self._promised = 0
         self._jobs = parts.kinds.of(JOBS)
-        self._backoff = backoff or PodBackoff()
+        self._backoff = backoff
         self._memories: dict[str, JobMemory] = {}
-        self._settling: dict[ObjectKey, asyncio.TimerHandle] = {}
         self._jobs.add_handler(self._on_job)
         self._pods.add_handler(self._on_pod)
 
@@ -81,34 +60,11 @@ class JobController(SimulatedController[ObjectKey]):
             self.loop.add(delta.key)
 
     def _on_pod(self, delta: Delta[Obj]) -> None:
-        for pod, step in ((delta.old, -1), (delta.new, 1)):
-            if pod is not None:
-                self._alive += 0 if is_terminal(pod) else step
-                self._look_soon(delta.key.namespace, controller_of(pod))
-
-    def _look_soon(self, namespace: str, ref: Mapping[str, Any] | None) -> None:
-        if ref is not None and ref.get("kind") == "Job":
-            key = ObjectKey(namespace, ref.get("name", ""))
-            if key not in self._settling:
-                timers = asyncio.get_running_loop()
+        for pod in (delta.old, delta.new):
+            ref = None if pod is None else controller_of(pod)
+            if ref is not None and ref.get("kind") == "Job":
                 count = self._pods.count_owned_by(ref.get("uid", ""))
-                delay = min(max(_SETTLE, count * _SETTLE_PER_POD), _LONGEST_SETTLE)
-                self._settling[key] = timers.call_later(delay, self._settled, key)
-
-    def _settled(self, key: ObjectKey) -> None:
-        del self._settling[key]
-        self.loop.add(key)
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is due now."""
-        return self.loop.idle and not self._settling
-
-    def close(self) -> None:
-        """Stops waiting for further events."""
-        for timer in self._settling.values():
-            timer.cancel()
-        self._settling.clear()
+                self.loop.settle(ObjectKey(delta.key.namespace, ref.get("name", "")), count)
 
     async def _reconcile(self, key: ObjectKey) -> float | None:
         job = self._jobs.get(key)
@@ -120,8 +76,8 @@ class JobController(SimulatedController[ObjectKey]):
         if memory is None:
             memory = first_memory(job, pods)
             self._warn_of_what_is_missing(job)
-        room = self._pod_limit - self._alive - self._promised
-        decision = decide(job, pods, memory, self._clock.now(), self._backoff, room)
+        room, now = self._control.room.left, self._clock.now()
+        decision = decide(job, pods, memory, now, self._backoff, room)
         if decision.expire:
             await self._jobs.delete(job, propagation=Propagation.BACKGROUND)
             return None
@@ -139,63 +95,17 @@ class JobController(SimulatedController[ObjectKey]):
         if problem is not None:
             raise problem
         if decision.withheld:
-            return self._wait_for_room(job, decision)
+            return self._control.wait_for_room(job, decision.due)
         return decision.due
-
-    def _wait_for_room(self, job: Mapping[str, Any], decision: JobDecision) -> float:
-        # Under the cluster's name: the controller's limit may be used up by events about pods.
-        text = (
-            f"Error creating: the simulated cluster takes at most {self._pod_limit} pods that "
-            "have not ended"
-        )
-        self._events.warning(job, CLUSTER, "FailedCreate", text)
-        again = self._clock.now() + _FULL_PAUSE
-        return again if decision.due is None else min(again, decision.due)
 
     async def _change_pods(self, job: Mapping[str, Any], decision: JobDecision) -> ApiError | None:
         """Deletes and creates pods; after the first refusal, the status excludes the rest."""
-        for number, pod in enumerate(decision.delete, 1):
-            try:
-                await self._pods.delete(pod, propagation=Propagation.BACKGROUND)
-            except NotFound:
-                continue
-            text = f"Deleted pod: {pod['metadata']['name']}"
-            self._events.normal(job, COMPONENT, "SuccessfulDelete", text)
-            if number % _LARGEST_BATCH == 0:
-                await asyncio.sleep(0)
-        return await self._create_pods(job, decision)
-
-    async def _create_pods(self, job: Mapping[str, Any], decision: JobDecision) -> ApiError | None:
-        """Creates pods in batches, which begin with one and double as long as nothing is
-        refused.
-        """
-        waiting = deque(decision.create)
-        self._promised += len(waiting)
-        size, problem = 1, None
-        while waiting and problem is None:
-            batch = [waiting.popleft() for _ in range(min(size, len(waiting)))]
-            size = min(2 * size, _LARGEST_BATCH)
-            outcomes = await asyncio.gather(*(self._create_pod(job, index) for index in batch))
-            refusals = [error for error in outcomes if error is not None]
-            if refusals:
-                problem = refusals[0]
-                self._claim_less(decision, len(refusals) + len(waiting))
-            await asyncio.sleep(0)
-        self._promised -= len(waiting)
+        await self._control.delete(job, decision.delete)
+        new = (new_pod(job, index) for index in decision.create)
+        missing, problem = await self._control.create(job, new, len(decision.create))
+        if missing:
+            self._claim_less(decision, missing)
         return problem
-
-    async def _create_pod(self, job: Mapping[str, Any], index: int | None) -> ApiError | None:
-        try:
-            pod = await self._pods.create(new_pod(job, index))
-        except ApiError as error:
-            text = f"Error creating: {error.message}"
-            self._events.warning(job, COMPONENT, "FailedCreate", text)
-            return error
-        finally:
-            self._promised -= 1
-        text = f"Created pod: {pod['metadata']['name']}"
-        self._events.normal(job, COMPONENT, "SuccessfulCreate", text)
-        return None
 
     @staticmethod
     def _claim_less(decision: JobDecision, missing: int) -> None:

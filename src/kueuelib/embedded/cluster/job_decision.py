@@ -12,20 +12,23 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import (
     Obj,
-    Resource,
     annotations_of,
     find_condition,
     format_time,
-    is_true,
     parse_time,
 )
 from kueuelib.embedded.builtins.fields import holds
 from kueuelib.embedded.cluster.contract import COMPLETION_INDEX, JOB_CONTROLLER
+from kueuelib.embedded.cluster.owned_pods import (
+    first_to_go,
+    from_template,
+    is_active,
+    is_ready,
+    is_terminating,
+)
 from kueuelib.embedded.cluster.pod_life import is_terminal, phase
-from kueuelib.embedded.decoding import copy_json
 
 # ---- the values of the Job controller's decisions, and its view of a Job -------------------------
 
@@ -137,21 +140,6 @@ _PREFIX_LIMIT = 57
 _INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 
 
-def is_active(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod is active for its Job."""
-    return not is_terminal(pod) and not pod["metadata"].get("deletionTimestamp")
-
-
-def is_terminating(pod: Mapping[str, Any]) -> bool:
-    """Whether a pod is being deleted and has not ended yet."""
-    return not is_terminal(pod) and bool(pod["metadata"].get("deletionTimestamp"))
-
-
-def is_ready(pod: Mapping[str, Any]) -> bool:
-    """Whether the pod is ready."""
-    return is_true(pod, "Ready")
-
-
 def index_of(pod: Mapping[str, Any]) -> int | None:
     """The completion index of a pod, None when it has none."""
     text = annotations_of(pod).get(COMPLETION_INDEX)
@@ -166,45 +154,10 @@ def new_pod(job: Mapping[str, Any], index: int | None) -> Obj:
         index: its completion index, None for a Job that is not Indexed.
     """
     name = job["metadata"]["name"]
-    pod = from_template(job, JOBS)
+    pod = from_template(job)
     pod["metadata"]["generateName"] = f"{name[:_PREFIX_LIMIT]}-"
     if index is not None:
         _set_index(pod, name, index)
-    return pod
-
-
-def from_template(owner: Mapping[str, Any], resource: Resource) -> Obj:
-    """A pod without a name from the template of its controller.
-
-    Args:
-        owner: the raw controller.
-        resource: its kind.
-    """
-    meta, template = owner["metadata"], owner["spec"]["template"]
-    given = template.get("metadata") or {}
-    pod: Obj = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "namespace": meta["namespace"],
-            "ownerReferences": [
-                {
-                    "apiVersion": resource.api_version,
-                    "kind": resource.kind,
-                    "name": meta["name"],
-                    "uid": meta["uid"],
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
-        },
-        "spec": copy_json(template["spec"]),
-    }
-    for key in ("labels", "annotations"):
-        if given.get(key):
-            pod["metadata"][key] = dict(given[key])
-    if given.get("finalizers"):
-        pod["metadata"]["finalizers"] = list(given["finalizers"])
     return pod
 
 
@@ -222,20 +175,6 @@ def _set_index(pod: Obj, job: str, index: int) -> None:
                 path = f"metadata.annotations['{COMPLETION_INDEX}']"
                 source = {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
                 container["env"] = [*env, {"name": _INDEX_VARIABLE, "valueFrom": source}]
-
-
-def first_to_go(pod: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The sort key of surplus pods: unbound ones are deleted first, then those not ready, then
-    the youngest.
-    """
-    spec, meta = pod["spec"], pod["metadata"]
-    created = meta.get("creationTimestamp") or ""
-    return (
-        bool(spec.get("nodeName")),
-        is_ready(pod),
-        tuple(-ord(letter) for letter in created),
-        meta["name"],
-    )
 
 
 # --------------------------------------------------------------------------------------------------

@@ -15,13 +15,20 @@ from kueuelib.embedded.cluster.job_decision import is_finished
 from kueuelib.embedded.cluster.pod_life import is_terminal
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import ApiError
-from kueuelib.machinery.store import Delta, Store, same_version
+from kueuelib.machinery.store import (
+    NAMESPACE_INDEX,
+    Delta,
+    Store,
+    namespace_of,
+    same_version,
+)
 
 # ---- local copies of the API server's objects, fed by watches and by the cluster's own writes ----
 
 Handler = Callable[[Delta[Obj]], None]
 OWNER_INDEX = "controller uid"
 NODE_INDEX = "node"
+ORPHAN_INDEX = "without a controller"
 _PAUSE = 0.1
 _LOG = logging.getLogger(__name__)
 
@@ -86,6 +93,16 @@ class Mirror:
         """The objects whose controller has the UID."""
         return self.store.by_index(OWNER_INDEX, uid)
 
+    def in_namespace(self, namespace: str) -> tuple[Obj, ...]:
+        """The objects of a namespace. The first call makes the index."""
+        self.store.add_index(NAMESPACE_INDEX, namespace_of)
+        return self.store.by_index(NAMESPACE_INDEX, namespace)
+
+    def orphans(self, namespace: str) -> tuple[Obj, ...]:
+        """The objects of a namespace that no controller owns. The first call makes the index."""
+        self.store.add_index(ORPHAN_INDEX, _orphan_namespace)
+        return self.store.by_index(ORPHAN_INDEX, namespace)
+
     def count_owned_by(self, uid: str) -> int:
         """How many objects there are whose controller has the UID."""
         return len(self.store.keys_by_index(OWNER_INDEX, uid))
@@ -98,6 +115,11 @@ class Mirror:
         """Stores a new object at the server."""
         options = verbs.WriteOptions(field_manager=CONTROLLERS)
         return self.written(await self._service.create(self.resource, obj, options=options))
+
+    async def update(self, obj: Obj) -> Obj:
+        """Replaces an object."""
+        options = verbs.WriteOptions(field_manager=CONTROLLERS)
+        return self.written(await self._service.update(self.resource, obj, options=options))
 
     async def update_status(
         self, obj: Mapping[str, Any], status: Obj, by: str = CONTROLLERS
@@ -193,6 +215,10 @@ class Mirror:
 def _controller_uid(obj: Obj) -> tuple[str, ...]:
     ref = controller_of(obj)
     return (ref.get("uid", ""),) if ref is not None else ()
+
+
+def _orphan_namespace(obj: Obj) -> tuple[str, ...]:
+    return namespace_of(obj) if controller_of(obj) is None else ()
 
 
 def _node_name(obj: Obj) -> tuple[str, ...]:

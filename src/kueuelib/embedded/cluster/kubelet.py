@@ -8,10 +8,18 @@ from typing import Any
 from kueuelib.api.kinds import LEASES
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, find_condition, key_of
 from kueuelib.embedded.builtins.fields import listed, section
-from kueuelib.embedded.cluster.contract import KILLED, KUBELET, problems
+from kueuelib.embedded.cluster.contract import CONTROLLERS, KILLED, KUBELET, problems
 from kueuelib.embedded.cluster.controller import ControllerTools, SimulatedController
 from kueuelib.embedded.cluster.kinds import gone
-from kueuelib.embedded.cluster.nodes import RENEW_SECONDS, is_simulated, node_lease, node_status
+from kueuelib.embedded.cluster.nodes import (
+    LEASE_NAMESPACE,
+    RENEW_SECONDS,
+    is_simulated,
+    node_lease,
+    node_status,
+    silent_at,
+    unknown_status,
+)
 from kueuelib.embedded.cluster.placement import taints_of
 from kueuelib.embedded.cluster.pod_life import (
     Action,
@@ -33,7 +41,8 @@ from kueuelib.machinery.store import Delta
 class NodeKeeper(SimulatedController[ObjectKey]):
     """Reports simulated nodes as ready once, renews their Leases, and taints unhealthy nodes.
 
-    Readiness is reported only once, so that a user may change it afterwards.
+    Readiness is reported only once, so that a user may change it afterwards. Other nodes become
+    unknown when they do not renew their Lease.
     """
 
     name = "node"
@@ -44,6 +53,12 @@ class NodeKeeper(SimulatedController[ObjectKey]):
         self._known = 0
         self._renewed: dict[ObjectKey, float] = {}
         self._nodes.add_handler(self._on_node)
+        self._leases = parts.kinds.of(LEASES)
+        self._leases.add_handler(self._on_lease)
+
+    def _on_lease(self, delta: Delta[Obj]) -> None:
+        if delta.key.namespace == LEASE_NAMESPACE and delta.old is None:
+            self.loop.add(ObjectKey("", delta.key.name))
 
     def _on_node(self, delta: Delta[Obj]) -> None:
         if delta.new is None:
@@ -56,8 +71,13 @@ class NodeKeeper(SimulatedController[ObjectKey]):
         if node is None:
             return None
         if not is_simulated(node):
+            now, lease = self._clock.now(), self._leases.get(ObjectKey(LEASE_NAMESPACE, key.name))
+            due = silent_at(node, lease)
+            if due is not None and due <= now:
+                node = await self._nodes.update_status(node, unknown_status(node, now), CONTROLLERS)
+                due = None
             await self._taint(key, node)
-            return None
+            return due
         await self._renew(node)
         status = node.get("status") or {}
         if not find_condition(status.get("conditions"), "Ready"):

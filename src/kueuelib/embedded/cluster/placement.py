@@ -8,19 +8,18 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api.meta import Obj, find_condition, format_time, labels_of, parse_time
-from kueuelib.api.nodes import allocatable
+from kueuelib.api.nodes import UNSCHEDULABLE, allocatable
 from kueuelib.api.quantity import Quantity
 from kueuelib.embedded.builtins.fields import holds, listed, section
 from kueuelib.embedded.builtins.pod_spec import NOT_READY, UNREACHABLE
 from kueuelib.embedded.builtins.resources import pod_requests
-from kueuelib.embedded.cluster.nodes import is_simulated
+from kueuelib.embedded.cluster.nodes import is_endless
 from kueuelib.errors import InvalidSelector
 from kueuelib.machinery.selectors import from_expressions
 
 # ---- the taints for the state of a node, and when they evict a pod. Pure -------------------------
 
 _PREFIX: Final = "node.kubernetes.io"
-UNSCHEDULABLE: Final = f"{_PREFIX}/unschedulable"
 _BY_CONDITION: Final[Mapping[str, str]] = {
     "MemoryPressure": f"{_PREFIX}/memory-pressure",
     "DiskPressure": f"{_PREFIX}/disk-pressure",
@@ -187,7 +186,7 @@ class NodeRoom:
 
 def room_of(node: Mapping[str, Any]) -> NodeRoom:
     """The room of a node without pods."""
-    return NodeRoom(allocatable(node), endless=is_simulated(node))
+    return NodeRoom(allocatable(node), endless=is_endless(node))
 
 
 @attrs.frozen

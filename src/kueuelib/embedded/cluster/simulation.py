@@ -4,30 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Self
 
 from kueuelib.api.kinds import (
+    DEPLOYMENTS,
+    ENDPOINT_SLICES,
+    ENDPOINTS,
     JOBS,
+    LEASES,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    REPLICA_SETS,
+    SERVICES,
     STATEFUL_SETS,
 )
+from kueuelib.api.meta import Obj
 from kueuelib.embedded.cluster.clock import ManualClock, SteadyClock, WakeableClock
 from kueuelib.embedded.cluster.collector import Collector
 from kueuelib.embedded.cluster.contract import KUBELET
 from kueuelib.embedded.cluster.controller import ControllerTools, Events
-from kueuelib.embedded.cluster.doomed_pods import ENDED_LIMIT, EndedPods, Evictions
-from kueuelib.embedded.cluster.job_controller import POD_LIMIT, JobController
+from kueuelib.embedded.cluster.deployments import DeploymentController
+from kueuelib.embedded.cluster.doomed_pods import ENDED_LIMIT, EndedPods, Evictions, OrphanedPods
+from kueuelib.embedded.cluster.job_controller import JobController
 from kueuelib.embedded.cluster.job_decision import PodBackoff
 from kueuelib.embedded.cluster.kinds import Kinds
 from kueuelib.embedded.cluster.kubelet import Kubelet, NodeKeeper
 from kueuelib.embedded.cluster.namespaces import AccountController, NamespaceController
-from kueuelib.embedded.cluster.nodes import simulated_node
+from kueuelib.embedded.cluster.nodes import node_status, simulated_node
+from kueuelib.embedded.cluster.pod_control import POD_LIMIT, PodRoom
+from kueuelib.embedded.cluster.replica_sets import ReplicaSetController
 from kueuelib.embedded.cluster.scheduler import Scheduler
+from kueuelib.embedded.cluster.services import EndpointController
 from kueuelib.embedded.cluster.stateful_sets import StatefulSetController
 from kueuelib.embedded.cluster.volumes import VolumeController
 from kueuelib.embedded.service import ApiService
@@ -41,15 +52,16 @@ _EXACT_STEPS = 5_000
 _COARSE_STEPS = 500
 """After this many instants, time passes in steps, so that a year of frequent events terminates."""
 _FULL = (
-    *(PODS, JOBS, STATEFUL_SETS, NODES, NAMESPACES),
-    *(PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES),
+    LEASES,
+    *(PODS, JOBS, DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, NODES, NAMESPACES),
+    *(PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, SERVICES, ENDPOINTS, ENDPOINT_SLICES),
 )
 """The kinds of which whole objects are kept."""
 _LOG = logging.getLogger(__name__)
 
 
 class SimulatedCluster:
-    """The controllers of Jobs, StatefulSets, volumes, namespaces and garbage; scheduler, kubelets.
+    """The controllers of workloads, volumes, namespaces and garbage; scheduler, kubelets.
 
     An asynchronous context manager: on entry the nodes exist and all parts work; on exit they have
     stopped. The objects in the server stay as they are, and the next simulated cluster continues
@@ -60,7 +72,7 @@ class SimulatedCluster:
         self,
         service: ApiService,
         *,
-        nodes: int = NODE_COUNT,
+        nodes: Sequence[Obj] = (),
         clock: WakeableClock | None = None,
         backoff: PodBackoff | None = None,
         pod_limit: int = POD_LIMIT,
@@ -68,21 +80,23 @@ class SimulatedCluster:
     ) -> None:
         """Args:
         service: the API.
-        nodes: the initial number of nodes.
+        nodes: the initial nodes; by default two with room for everything.
         clock: the time of the cluster.
-        backoff: how long failures delay new pods of Jobs.
-        pod_limit: Jobs get no further pods while this many have not ended.
+        backoff: how long pods that have failed or ended delay those that replace them.
+        pod_limit: controllers create no further pods while this many have not ended.
         ended_limit: the number of ended pods beyond which the oldest are deleted.
         """
         self._service = service
-        self._node_count = nodes
+        self._initial = nodes or [simulated_node(index) for index in range(NODE_COUNT)]
         self._clock = clock or SteadyClock()
         full = frozenset(kind.group_kind for kind in _FULL)
         self._kinds = Kinds(service, full)
         self._events = Events(service, self._clock)
         parts = ControllerTools(service, self._kinds, self._clock, self._events)
-        collector = Collector(parts)
-        self._jobs = JobController(parts, backoff, pod_limit)
+        self._collector = collector = Collector(parts)
+        room = PodRoom(self._kinds.of(PODS), pod_limit)
+        backoff = backoff or PodBackoff()
+        self._jobs = JobController(parts, room, backoff)
         keeper = NodeKeeper(parts)
         self._leases = keeper.loop
         controllers = (
@@ -90,8 +104,12 @@ class SimulatedCluster:
             Scheduler(parts),
             Kubelet(parts),
             Evictions(parts),
+            OrphanedPods(parts),
             self._jobs,
+            ReplicaSetController(parts, room, backoff),
+            DeploymentController(parts),
             StatefulSetController(parts),
+            EndpointController(parts),
             VolumeController(parts),
             collector,
             NamespaceController(parts, collector),
@@ -110,11 +128,11 @@ class SimulatedCluster:
 
     async def start(self) -> None:
         """Makes the nodes and starts all parts."""
-        for index in range(self._node_count):
+        for index, node in enumerate(self._initial):
             options = WriteOptions(field_manager=KUBELET)
+            status = node_status(node["status"], index, self._clock.now())
             try:
-                node = simulated_node(index, self._clock.now())
-                await self._service.create(NODES, node, options=options)
+                await self._service.create(NODES, {**node, "status": status}, options=options)
             except AlreadyExists:
                 continue
         self._task = asyncio.create_task(self._run(), name="simulated cluster")
@@ -137,11 +155,16 @@ class SimulatedCluster:
             if not task.cancelled():
                 raise
         finally:
-            self._jobs.close()
+            for loop in self._loops:
+                loop.close()
 
     def hold_jobs(self, held: bool) -> None:
         """Pauses or resumes the Job controller."""
         self._jobs.loop.hold(held)
+
+    def hold_garbage(self, held: bool) -> None:
+        """Pauses or resumes the garbage collector."""
+        self._collector.loop.hold(held)
 
     def delay_jobs(self, seconds: float) -> None:
         """Lets the Job controller write that long after it has read."""
@@ -150,7 +173,7 @@ class SimulatedCluster:
     @property
     def idle(self) -> bool:
         """Whether no part has anything to do now."""
-        return self._jobs.idle and self._events.idle and all(loop.idle for loop in self._loops)
+        return self._events.idle and all(loop.idle for loop in self._loops)
 
     async def pass_time(self, clock: ManualClock, seconds: float) -> None:
         """Lets time pass: work that becomes due meanwhile is done at its own instant, one by one.

@@ -18,7 +18,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, labels_of
 from kueuelib.embedded.builtins.fields import listed, section
 from kueuelib.embedded.builtins.volume_rules import with_claims
 from kueuelib.embedded.cluster.controller import ControllerTools, SimulatedController
-from kueuelib.embedded.cluster.job_decision import from_template, is_ready
+from kueuelib.embedded.cluster.owned_pods import from_template, is_active, is_deleted, is_ready
 from kueuelib.embedded.cluster.pod_life import is_terminal
 from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.verbs import Propagation
@@ -68,7 +68,7 @@ class StatefulSetController(SimulatedController[ObjectKey]):
 
     async def _reconcile(self, key: ObjectKey) -> float | None:
         stateful_set = self._sets.get(key)
-        if stateful_set is None or stateful_set["metadata"].get("deletionTimestamp"):
+        if stateful_set is None or is_deleted(stateful_set):
             return None
         owned = self._pods.owned_by(stateful_set["metadata"]["uid"])
         pods = {number: pod for pod in owned if (number := ordinal_of(pod, key.name)) is not None}
@@ -104,7 +104,7 @@ def next_step(stateful_set: Mapping[str, Any], pods: Mapping[int, Obj]) -> SetSt
         pod = pods.get(ordinal)
         if pod is None:
             create.append(ordinal)
-        elif is_terminal(pod) and not _is_deleted(pod):
+        elif is_terminal(pod) and not is_deleted(pod):
             delete.append(pod)
         elif _is_healthy(pod):
             continue
@@ -112,12 +112,12 @@ def next_step(stateful_set: Mapping[str, Any], pods: Mapping[int, Obj]) -> SetSt
             return SetStep(tuple(create), tuple(delete))
     surplus = sorted((each for each in pods if each not in ordinals), reverse=True)
     condemned = [pods[each] for each in surplus][: 1 if ordered else None]
-    delete += [pod for pod in condemned if not _is_deleted(pod)]
+    delete += [pod for pod in condemned if not is_deleted(pod)]
     if create or delete or condemned:
         return SetStep(tuple(create), tuple(delete))
     for _, pod in sorted(pods.items(), reverse=True):
         if labels_of(pod).get(REVISION) != revision_of(stateful_set):
-            return SetStep((), () if _is_deleted(pod) else (pod,))
+            return SetStep((), () if is_deleted(pod) else (pod,))
         if not _is_healthy(pod):
             break
     return SetStep()
@@ -154,7 +154,7 @@ def ordinal_of(pod: Mapping[str, Any], name: str) -> int | None:
 
 def new_pod(stateful_set: Mapping[str, Any], ordinal: int) -> Obj:
     """The pod of an ordinal from the template of a StatefulSet."""
-    pod = from_template(stateful_set, STATEFUL_SETS)
+    pod = from_template(stateful_set)
     name = f"{stateful_set['metadata']['name']}-{ordinal}"
     labels = {_NAME: name, INDEX: str(ordinal), REVISION: revision_of(stateful_set)}
     pod["metadata"] |= {"name": name, "labels": {**labels_of(pod), **labels}}
@@ -221,9 +221,5 @@ def _ordinals(stateful_set: Mapping[str, Any]) -> range:
     return range(first, first + (1 if count is None else int(count)))
 
 
-def _is_deleted(pod: Mapping[str, Any]) -> bool:
-    return bool(pod["metadata"].get("deletionTimestamp"))
-
-
 def _is_healthy(pod: Mapping[str, Any]) -> bool:
-    return is_ready(pod) and not is_terminal(pod) and not _is_deleted(pod)
+    return is_ready(pod) and is_active(pod)

@@ -26,6 +26,7 @@ from kueuelib.embedded.admission.dialling import Contexts, Services, service_ses
 from kueuelib.embedded.admission.plugin import StoreReader, UserInfo
 from kueuelib.embedded.builtins.fields import section
 from kueuelib.embedded.conversion import HookFailed
+from kueuelib.embedded.http.backends import relay
 from kueuelib.embedded.registry.kinds import Kind, version_rank
 from kueuelib.embedded.storage import StorageEvent
 from kueuelib.errors import Unavailable
@@ -160,12 +161,7 @@ class Aggregation:
             raise _unavailable(error) from error
         async with answer:
             known = {name: answer.headers[name] for name in _HANDED_BACK if name in answer.headers}
-            response = web.StreamResponse(status=answer.status, headers=known)
-            await response.prepare(request)
-            async for chunk in answer.content.iter_any():
-                await response.write(chunk)
-            await response.write_eof()
-            return response
+            return await relay(request, answer, known)
 
     def follow(self, kind: Kind, change: StorageEvent) -> None:
         """Asks the server of a new or changed APIService for its resources."""

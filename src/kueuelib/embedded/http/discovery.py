@@ -39,6 +39,10 @@ _EXTRA: dict[str, tuple[tuple[str, str, str, list[str]], ...]] = {
         ("proxy", "", "PodProxyOptions", ["create", "delete", "get", "patch", "update"]),
         ("resize", "", "Pod", _ON_OBJECT),
     ),
+    "nodes": (("proxy", "", "NodeProxyOptions", ["create", "delete", "get", "patch", "update"]),),
+    "services": (
+        ("proxy", "", "ServiceProxyOptions", ["create", "delete", "get", "patch", "update"]),
+    ),
     "namespaces": (("finalize", "", "Namespace", ["update"]),),
     "serviceaccounts": (("token", "authentication.k8s.io/v1", "TokenRequest", ["create"]),),
 }

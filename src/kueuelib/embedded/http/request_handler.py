@@ -26,6 +26,7 @@ from kueuelib.embedded.http.answers import (
     negotiate,
 )
 from kueuelib.embedded.http.authentication import ANONYMOUS, OPEN_PATHS, Authenticator, impersonated
+from kueuelib.embedded.http.backends import Backends
 from kueuelib.embedded.http.discovery import Discovery
 from kueuelib.embedded.http.openapi import OpenApi
 from kueuelib.embedded.http.requests import Route, is_odd, parse, request_attributes
@@ -64,6 +65,7 @@ class RequestHandler:
         authorizer: authorizes requests.
         address: `host:port`, shown in discovery.
         aggregation: the APIs of other servers.
+        backends: connects to kubelets.
     """
 
     _service: ApiService
@@ -71,10 +73,11 @@ class RequestHandler:
     _authorizer: Authorizer
     _address: str
     _aggregation: Aggregation
+    _backends: Backends
 
     def __attrs_post_init__(self) -> None:
         self._reviews = Reviews(self._authorizer, self._authenticator.verify)
-        self._resources = ResourceHandler(self._service, self._authorizer)
+        self._resources = ResourceHandler(self._service, self._authorizer, self._backends)
         self._discovery = Discovery(self._service.registry, self._aggregation)
         self._openapi = OpenApi(self._service.registry)
 

@@ -1,146 +1,161 @@
-"""Maps requests for objects to verbs, and their results to answers."""
+"""Maps requests for objects to verbs, and their results to answers.
+
+A watch is answered with a stream of events: shared bytes, small buffers, bounded patience. Lines of
+a watch are built around JSON that all watches share. The next batch is sent only after the client
+has read most of the previous one, so a client that does not read costs one batch of references and
+the buffers of its connection. After a while without reads its connection is closed, as by
+kube-apiserver (`kueuelib.runtime.server_limits`); a client that returns lists and watches again.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextvars import ContextVar
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import attrs
 import orjson
 from aiohttp import web
 
+from kueuelib.api.kinds import NODES, PODS, SERVICES
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.embedded import failures, subresources
 from kueuelib.embedded.access.attributes import Attributes, Authorizer, refusal
 from kueuelib.embedded.access.tokens import token_request
 from kueuelib.embedded.admission.plugin import Operation, UserInfo
-from kueuelib.embedded.builtins.fields import forbidden
-from kueuelib.embedded.builtins.rule_table import check
-from kueuelib.embedded.http import bodies, views
+from kueuelib.embedded.http import bodies, kubelets, views
 from kueuelib.embedded.http.answers import (
+    JSON,
     PIECE,
     VIEWS,
     MediaForm,
     answer,
     negotiate,
+    pieces,
     success,
+    warning_headers,
 )
+from kueuelib.embedded.http.backends import Backends
 from kueuelib.embedded.http.requests import (
-    Query,
     Route,
     check_list,
     delete_options,
     flag,
     list_options,
-    number,
+    watch_options,
     write_options,
 )
-from kueuelib.embedded.http.watching import watch
 from kueuelib.embedded.http.yaml_bodies import UnreadableBody
+from kueuelib.embedded.reading import Frame
 from kueuelib.embedded.registry.kinds import Kind, KindVersion
-from kueuelib.embedded.schema.formats import problem
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import FieldValidation, PatchType, WriteOptions
 from kueuelib.embedded.write_checks import STATUS, Target
 from kueuelib.errors import BadRequest
-from kueuelib.runtime.server_limits import body_of
+from kueuelib.runtime.server_limits import Connection, body_of
 
-# ---- the subresources of pods that a kubelet would answer; containers are only simulated here ----
+# ---- the lines of a watch ------------------------------------------------------------------------
 
-LOG = "log"
-METHODS = {
-    LOG: ("GET",),
-    "attach": ("GET", "POST"),
-    "exec": ("GET", "POST"),
-    "portforward": ("GET", "POST"),
-    "proxy": ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"),
+Line = tuple[bytes, bytes, bytes]
+"""The prefix, the JSON, and the suffix."""
+
+_HEADS = {
+    type_: b'{"type":"%b","object":' % type_.encode()
+    for type_ in ("ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR")
 }
 
-_OPTIONS = {
-    "attach": ("PodAttachOptions", "stdin stdout stderr tty container"),
-    "exec": ("PodExecOptions", "stdin stdout stderr tty container command"),
-    "portforward": ("PodPortForwardOptions", "ports"),
-    "proxy": ("PodProxyOptions", "path"),
-}
-_LOG_NUMBERS = ("tailLines", "limitBytes", "sinceSeconds")
 
+@attrs.define(eq=False)
+class Framer:
+    """One watch event as a line."""
 
-def check_log(query: Query, pod: str) -> None:
-    """Checks the parameters of a request for a log, before the pod is read.
+    _kind: Kind
+    _version: KindVersion
+    _wanted: MediaForm
+    _include: str
+    _now: Callable[[], float]
+    _headings: bool = attrs.field(init=False, default=True)
 
-    Raises:
-        BadRequest: one is not a number or a time.
-        Invalid: one is out of range, or two contradict each other.
-    """
-    numbers = {name: number(query, name) for name in _LOG_NUMBERS}
-    since = query.get("sinceTime")
-    if since not in (None, "", "null") and (why := problem(since)):
-        raise BadRequest(why)
-    both = since is not None and numbers.pop("sinceSeconds") is not None
-    errors = check("PodLogOptions", numbers, "")
-    if both:
-        text = "at most one of `sinceTime` or `sinceSeconds` may be specified"
-        errors.append(forbidden("[]", text))
-    if "stream" in query:
-        errors.append(forbidden("stream", "may not be specified"))
-    if errors:
-        raise failures.invalid_named("PodLogOptions", "", pod, errors)
+    def __call__(self, event: Frame) -> Line:
+        """The parts of the line of an event."""
+        type_, raw = event
+        if self._wanted.view and type_ not in ("ERROR", "BOOKMARK"):
+            raw = orjson.dumps(self._view(orjson.loads(raw)))
+        elif self._wanted.view and type_ == "BOOKMARK":
+            raw = orjson.dumps(self._view_bookmark(orjson.loads(raw)))
+        return _HEADS[type_], raw, b"}\n"
 
+    def _view(self, obj: Obj) -> Obj:
+        if self._wanted.view != "Table":
+            return views.partial(obj, self._wanted.version)
+        headings, self._headings = self._headings, False
+        kind, version, wanted = self._kind, self._version, self._wanted
+        rows = [views.row(kind, version, wanted, self._now(), self._include, obj)]
+        meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        return views.table(kind, version, rows, wanted, meta, headings=headings)
 
-def options_of(subresource: str, query: Any, path: str) -> Obj:
-    """The options of a connection, which admission sees; `path` is that of a proxy."""
-    kind, names = _OPTIONS[subresource]
-    read: Obj = {"container": query.get("container"), "path": path}
-    read["command"] = query.getall("command", [])
-    read["ports"] = [int(each) for each in query.getall("ports", ()) if each.isdecimal()]
-    options = {name: read[name] if name in read else flag(query, name) for name in names.split()}
-    given = {name: value for name, value in options.items() if value}
-    return {"apiVersion": "v1", "kind": kind, **given}
-
-
-def connect(request: web.BaseRequest, pod: Obj, subresource: str) -> web.Response:
-    """The answer for a pod, whose containers print nothing and accept no commands.
-
-    Raises:
-        ApiError: the container does not exist, does not run, or cannot be reached.
-    """
-    name, spec = pod["metadata"]["name"], pod.get("spec") or {}
-    if subresource == LOG:
-        container = _container(request.query.get("container", ""), name, spec)
-        if not spec.get("nodeName"):
-            return web.Response(status=204)
-        if (pod.get("status") or {}).get("phase") == "Pending":
-            raise BadRequest(
-                f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating'
-            )
-        return web.Response(text="")
-    if not spec.get("nodeName"):
-        raise BadRequest(f"pod {name} does not have a host assigned")
-    raise failures.unexplained(
-        "error dialing backend: the containers of this cluster are simulated, nothing runs in them"
-    )
-
-
-def _container(asked: str, pod: str, spec: Obj) -> str:
-    names = [
-        each["name"]
-        for part in ("initContainers", "containers", "ephemeralContainers")
-        for each in spec.get(part) or ()
-    ]
-    if asked:
-        if asked not in names:
-            raise BadRequest(f"container {asked} is not valid for pod {pod}")
-        return asked
-    own = [each["name"] for each in spec.get("containers") or ()]
-    if len(own) > 1:
-        text = f"a container name must be specified for pod {pod}, choose one of: [{' '.join(own)}]"
-        raise BadRequest(text)
-    return str(own[0])
+    def _view_bookmark(self, obj: Obj) -> Obj:
+        if self._wanted.view != "Table":
+            return views.partial(obj, self._wanted.version)
+        row = {"cells": [], "object": views.partial(obj, self._wanted.version)}
+        return {
+            "kind": "Table",
+            "apiVersion": f"meta.k8s.io/{self._wanted.version}",
+            "metadata": {"resourceVersion": obj["metadata"]["resourceVersion"]},
+            "columnDefinitions": None,
+            "rows": [row],
+        }
 
 
 # --------------------------------------------------------------------------------------------------
+
+Batches = AsyncIterator[list[Frame]]
+FILTER: ContextVar[Callable[[Batches], Batches] | None] = ContextVar("filter", default=None)
+"""What a middleware makes of the frames of a watch."""
+
+
+async def watch(
+    request: web.BaseRequest, service: ApiService, route: Route, kind: Kind, version: KindVersion
+) -> web.StreamResponse:
+    """Send changes as a stream until it ends or the client leaves.
+
+    Raises:
+        ApiError: the options of the watch are wrong.
+    """
+    accept = request.headers.get("Accept", "")
+    wanted = negotiate(accept, VIEWS)
+    options = watch_options(request.query, route.name)
+    stream = service.stream(kind, version, route.namespace, options)
+    include = request.query.get("includeObject", "Metadata")
+    frame = Framer(kind, version, wanted, include, service.now)
+    headers = [
+        ("Content-Type", MediaForm(JSON, wanted.view, wanted.group, wanted.version).media_type)
+    ]
+    if version.deprecation:
+        headers += warning_headers([version.deprecation])
+    response = web.StreamResponse(headers=headers)
+    response.enable_chunked_encoding()
+    try:
+        await response.prepare(request)
+        connection = request.protocol
+        assert isinstance(connection, Connection), "a Site makes them"
+        batches = stream.batches()
+        if (filtered := FILTER.get()) is not None:
+            batches = filtered(batches)
+        async for batch in batches:
+            for piece in pieces(chain.from_iterable(map(frame, batch))):
+                await response.write(piece)
+                if not connection.flows:
+                    await connection.drained()
+                await asyncio.sleep(0)
+        await response.write_eof()
+    except ConnectionError:
+        pass  # the client has left
+    return response
+
 
 Answer = Awaitable[web.StreamResponse]
 
@@ -151,6 +166,7 @@ class ResourceHandler:
 
     _service: ApiService
     _authorizer: Authorizer
+    _backends: Backends
 
     async def serve(
         self, request: web.BaseRequest, route: Route, caller: UserInfo
@@ -161,17 +177,19 @@ class ResourceHandler:
             ApiError: the request failed.
         """
         served = self._service.registry.served(route.group, route.version, route.plural)
-        if served is None or (route.rest and route.subresource != "proxy"):
+        if served is None or (route.rest and route.subresource != kubelets.PROXY):
             raise failures.unknown_resource()
         if route.name in (".", "..") and not route.subresource:
             raise BadRequest(f"Name parameter invalid: \"{route.name}\": may not be '{route.name}'")
-        return await _Call(self._service, self._authorizer, request, route, caller, *served).serve()
+        shell = self._service, self._authorizer, self._backends
+        return await _Call(*shell, request, route, caller, *served).serve()
 
 
 @attrs.frozen
 class _Call:
     service: ApiService
     authorizer: Authorizer
+    backends: Backends
     request: web.BaseRequest
     route: Route
     caller: UserInfo
@@ -352,17 +370,11 @@ class _Call:
             return await self._verb(GET=self._get_scale, PUT=self._scale, PATCH=self._scale)
         if pod and name in subresources.ACTIONS:
             return await self._verb(POST=self._pod_action)
-        if pod and name in METHODS:
-            if method not in METHODS[name]:
+        proxied = kind.builtin and not kind.group and kind.kind in ("Node", "Service")
+        if (pod and name in kubelets.METHODS) or (proxied and name == kubelets.PROXY):
+            if method not in kubelets.METHODS[name]:
                 raise failures.wrong_method()
-            if name == LOG:
-                check_log(self.request.query, self.route.name)
-            else:
-                path = "/" + "/".join(self.route.rest)
-                asked = options_of(name, self.request.query, path)
-                options = WriteOptions(caller=self.caller)
-                await self.service.writes.admit(Operation.CONNECT, self._target, asked, options)
-            return connect(self.request, orjson.loads(await self._raw()), name)
+            return await (self._log() if name == kubelets.LOG else self._connect(name))
         if (kind.group, kind.plural, name) == ("", "serviceaccounts", "token"):
             return await self._verb(POST=self._token)
         if (name == STATUS and version.status) or (pod and name in kind.subresources):
@@ -370,6 +382,72 @@ class _Call:
         if name in kind.subresources:
             return await self._verb(PUT=self._replace)
         raise failures.unknown_resource()
+
+    # ---- what a kubelet answers, or a server in a pod
+
+    async def _log(self) -> web.StreamResponse:
+        query, name = self.request.query, self.route.name
+        kubelets.check_log(query, name)
+        pod = orjson.loads(await self._raw())
+        container = kubelets.container_of(query.get("container", ""), pod)
+        if not pod["spec"].get("nodeName"):
+            return web.Response(status=204)
+        kubelet = self._kubelet(pod)
+        if kubelet is not None:
+            target = kubelets.log_target(pod, container, query)
+            return await self.backends.log(self.request, kubelet, target)
+        if (pod.get("status") or {}).get("phase") == "Pending":
+            raise BadRequest(
+                f'container "{container}" in pod "{name}" is waiting to start: ContainerCreating'
+            )
+        return web.Response(text="")
+
+    def _kubelet(self, pod: Obj) -> kubelets.Backend | None:
+        node = self.service.reader.get(NODES, ObjectKey("", pod["spec"]["nodeName"]))
+        return kubelets.kubelet_of(node)
+
+    async def _connect(self, name: str) -> web.StreamResponse:
+        path = "/" + "/".join(self.route.rest)
+        asked = kubelets.options_of(name, self.request.query, path, self.kind.kind)
+        options = WriteOptions(caller=self.caller)
+        asked = await self.service.writes.admit(Operation.CONNECT, self._target, asked, options)
+        if name == kubelets.PROXY:
+            return await self._proxy()
+        pod = orjson.loads(await self._raw())
+        if name != "portforward":
+            asked["container"] = kubelets.container_of(asked.get("container") or "", pod)
+        kubelet = self._bound(pod)
+        target = kubelets.stream_target(pod, name, asked)
+        return await self.backends.connect(self.request, kubelet, target)
+
+    def _bound(self, pod: Obj) -> kubelets.Backend:
+        """The kubelet of a pod.
+
+        Raises:
+            ApiError: there is none.
+        """
+        if not pod["spec"].get("nodeName"):
+            raise BadRequest(f"pod {pod['metadata']['name']} does not have a host assigned")
+        return kubelets.reachable(self._kubelet(pod))
+
+    async def _proxy(self) -> web.StreamResponse:
+        """The same request to a server in a pod, also by its Service, or to a kubelet."""
+        scheme, name, port = kubelets.split_name(self.route.name, self.kind.kind)
+        key = ObjectKey(self.route.namespace, name)
+        obj = orjson.loads(await self.service.reads.get(self.kind, self.version.name, key))
+        if self.kind.kind == SERVICES.kind:
+            pods = self.service.reader.items(PODS, key.namespace)
+            obj, port = kubelets.pod_behind(obj, port, pods)
+        if self.kind.namespaced:
+            self._bound(obj)
+            backend = kubelets.server_in(obj, scheme, port)
+        else:
+            backend = kubelets.reachable(kubelets.kubelet_of(obj), port)
+        prefix, target = kubelets.proxied(self.request.raw_path, namespaced=self.kind.namespaced)
+        if not target and self.request.method in ("GET", "HEAD"):  # relative links need it
+            location = f"{prefix}/?{self.request.query_string}".removesuffix("?")
+            return web.Response(status=301, headers={"Location": location})
+        return await self.backends.forward(self.request, backend, target or "/", prefix)
 
     async def _token(self) -> web.Response:
         options, target = self._options("CreateOptions"), self._target

@@ -14,8 +14,10 @@ from kueuelib.embedded.schema.node import SchemaNode, from_openapi
 from kueuelib.embedded.schema.validate import embedded_objects, validate
 from kueuelib.errors import FieldError
 
-KEPT = 4
-"""The number of compiled schemas that are kept, because the same one is soon needed again."""
+KEPT = 32
+"""The number of compiled schemas that are kept: the same one is validated, served, and needed again
+by the next server of this process.
+"""
 
 
 @attrs.frozen(eq=False)
@@ -81,15 +83,12 @@ class StructuralSchema:
         """
         if not self.node.ruled:
             return []
-        from kueuelib.embedded.cel.checking import RuleBook
-        from kueuelib.embedded.cel.rules import problems_of
+        if not self._books or self._books[0].problems:
+            from kueuelib.embedded.cel.checking import RuleBook
 
-        problems = problems_of(self.node, path)
-        if problems:
-            return problems
-        if not self._books:
-            self._books.append(RuleBook(self.node))
-        broken: list[FieldError] = self._books[0].broken_by_defaults(path)
+            self._books[:] = [RuleBook(self.node, path)]
+        book = self._books[0]
+        broken: list[FieldError] = book.problems or book.broken_by_defaults(path)
         return broken
 
 

@@ -28,6 +28,7 @@ from kueuelib.jobs.contract.field_rules import annotation_path, forbidden, inval
 from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET, GenericJob, JobEnd, PodSet
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.contract.topology import BY_COMPLETION, asking_annotations, topology_request
 from kueuelib.machinery.store import shared, strip
 from kueuelib.runtime.webhook.admission import shape_with
 
@@ -115,6 +116,7 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
                 labels={**info.labels, **kept},
                 node_selector=info.node_selector,
                 tolerations=info.tolerations,
+                scheduling_gates=info.scheduling_gates,
             ),
         )
         return self._spec != before
@@ -143,14 +145,18 @@ class BatchJob(GenericJob, JobWithReclaimablePods, JobWithCustomStop):
         }
         kept = {"labels": labels, "annotations": meta.get("annotations")}
         template["metadata"] = {key: value for key, value in kept.items() if value}
-        return (PodSet(DEFAULT_POD_SET, self._pods_count, template, self._min_count),)
+        asked = topology_request(asking_annotations(template), BY_COMPLETION)
+        return (PodSet(DEFAULT_POD_SET, self._pods_count, template, self._min_count, asked),)
 
     def is_active(self) -> bool:
         """Whether pods run or wait to run, by `status.active`, or may be starting, because the Job
-        controller has not seen the last stop yet.
+        controller has not seen the last start or stop yet. It does not report that a Job is
+        suspended, and creates no pods, once the Job is being deleted.
         """
         conditions = self._status.get("conditions")
         unseen = self._suspend_set and is_unseen(self.object, conditions, SUSPENDED)
+        if self.is_deleted:
+            unseen = not (self._suspend_set or self.start_time)
         return unseen or bool(self._status.get("active"))
 
     def is_ending(self) -> bool:

@@ -15,10 +15,10 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
+from kueuelib.api.names import COMMON_FRAMEWORKS, POD_FRAMEWORK
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.batch.job import BATCH_JOB
 from kueuelib.jobs.catalog.registry import Registry
-from kueuelib.jobs.contract.frameworks import COMMON_FRAMEWORKS, POD_FRAMEWORK
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.runtime.importing import loaded

@@ -1,4 +1,4 @@
-"""Blocking versions of `submit`, `watch` and `wait`; `kueuelib.sync` exports them.
+"""Blocking versions of `submit`, `queue_state`, `watch` and `wait`; `kueuelib.sync` exports them.
 
 Each call has an event loop of its own, in another thread.
 """
@@ -19,6 +19,7 @@ from kueuelib.jobs.client.following import JobHandle
 from kueuelib.jobs.client.progress import Progress, State
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
+from kueuelib.runtime.connection import Kubeconfig
 
 T = TypeVar("T")
 _GRACE: Final = 0.1
@@ -31,7 +32,7 @@ def submit(
     queue: str,
     namespace: str = "",
     priority_class: str = "",
-    kubeconfig: str | None = None,
+    kubeconfig: Kubeconfig = None,
 ) -> JobHandle:
     """Create a job in a queue; arguments and errors are those of `kueuelib.submit`."""
     return _run(
@@ -46,18 +47,38 @@ def submit(
     )
 
 
+def queue_state(
+    job: JobHandle | Mapping[str, Any] | GenericJob[Any] | Typed,
+    *,
+    timeout: float = 30.0,
+    integration: Integration | None = None,
+    kubeconfig: Kubeconfig = None,
+) -> Progress:
+    """The state of a job in its queue; arguments and errors are those of `kueuelib.queue_state`."""
+    return _run(
+        partial(
+            following.queue_state,
+            job,
+            timeout=timeout,
+            integration=integration,
+            kubeconfig=kubeconfig,
+        )
+    )
+
+
 def watch(
     job: JobHandle | Mapping[str, Any] | GenericJob[Any] | Typed,
     *,
+    timeout: float | None = None,
     integration: Integration | None = None,
-    kubeconfig: str | None = None,
+    kubeconfig: Kubeconfig = None,
 ) -> Generator[Progress, None, None]:
     """Yield the progress of a job, now and after each change, until its end.
 
     Arguments and errors are those of `kueuelib.watch`. Closing the iterator ends the watch.
     """
     send, receive = anyio.create_memory_object_stream[Progress]()
-    stream = following.watch(job, integration=integration, kubeconfig=kubeconfig)
+    stream = following.watch(job, timeout=timeout, integration=integration, kubeconfig=kubeconfig)
 
     async def pump() -> None:
         async with send, contextlib.aclosing(stream):
@@ -78,7 +99,7 @@ def wait(
     *,
     timeout: float | None = None,
     integration: Integration | None = None,
-    kubeconfig: str | None = None,
+    kubeconfig: Kubeconfig = None,
 ) -> Progress:
     """Wait until a job reaches a state, or its end.
 

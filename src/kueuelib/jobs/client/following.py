@@ -1,6 +1,7 @@
-"""Submits a job, watches it and waits for it, in any cluster with either manager.
+"""Submits a job, asks for its state, watches it and waits for it, with either manager.
 
     handle = await kueuelib.submit(job, queue="team")
+    print((await kueuelib.queue_state(handle)).text)
     async for progress in kueuelib.watch(handle):
         print(progress.state, progress.why)
     end = await kueuelib.wait(handle, timeout=3600)
@@ -15,7 +16,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from typing import Any
 
 import anyio
@@ -23,7 +25,7 @@ import attrs
 import orjson
 
 from kueuelib.api.forms import Typed, raw_of
-from kueuelib.api.kinds import PODS, WORKLOADS
+from kueuelib.api.kinds import KUEUE, PODS, WORKLOADS
 from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, key_of, labels_of
 from kueuelib.api.models import is_model, without_models
 from kueuelib.api.names import (
@@ -34,8 +36,9 @@ from kueuelib.api.names import (
     QUEUE_LABEL,
     is_dns1123_subdomain,
 )
-from kueuelib.errors import ConfigError, KueuelibError
+from kueuelib.errors import ConfigError, Forbidden, KueuelibError, NotFound
 from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.client.places import with_place, with_refusal
 from kueuelib.jobs.client.progress import Progress, State, progress_of
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
@@ -46,7 +49,8 @@ from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.reading import group_of
 from kueuelib.jobs.reconcile.matching import by_age
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.connection import connect
+from kueuelib.runtime.clock import SYSTEM_CLOCK
+from kueuelib.runtime.connection import Kubeconfig, connect
 from kueuelib.runtime.endpoint import is_configured
 from kueuelib.runtime.informer import Informer
 from kueuelib.workload.served import queueing_version
@@ -92,17 +96,34 @@ def queued(
 
 
 def existing(job: Mapping[str, Any] | GenericJob[Any] | Typed) -> Obj:
-    """A copy of an existing job.
+    """A copy of an existing job, or an object with no more than what a reference names.
 
     Raises:
         ConfigError: it is ambiguous.
     """
+    raw: Any = raw_of(job) if isinstance(job, KubeObject) or is_model(job) else job
+    if isinstance(raw, Mapping) and "metadata" not in raw and "name" in raw:
+        meta = {field: raw.get(field) for field in ("name", "namespace", "uid")}
+        kind = raw.get("kind") or ""
+        version = raw.get("apiVersion") or _VERSIONS.get(kind) or _version_of(kind)
+        job = {"apiVersion": version, "kind": kind, "metadata": meta}
     obj = placed(job, "")
     if not obj["metadata"].get("name"):
         raise ConfigError(
             "metadata.name", "is missing", "name the job, or give what submit returned"
         )
     return obj
+
+
+_VERSIONS = {WORKLOADS.kind: WORKLOADS.api_version, PODS.kind: PODS.api_version}
+
+
+def _version_of(kind: object) -> str | None:
+    """The version of a built-in kind of jobs, for references without one."""
+    for integration in builtin_registry().integrations:
+        if integration.resource.kind == kind:
+            return integration.resource.api_version
+    return None
 
 
 def placed(job: Mapping[str, Any] | GenericJob[Any] | Typed, namespace: str) -> Obj:
@@ -163,7 +184,16 @@ def _shown(value: Any) -> str:
 
 
 class JobGone(KueuelibError):
-    """The job was deleted before it reached the awaited state."""
+    """The job was deleted before it reached the awaited state.
+
+    Attributes:
+        last: what was known of it last; None if nothing was. A plain pod that was evicted is
+            deleted, so its eviction is here.
+    """
+
+    def __init__(self, problem: str, last: Progress | None = None) -> None:
+        super().__init__(problem)
+        self.last = last
 
 
 @attrs.frozen
@@ -190,7 +220,7 @@ async def submit(
     namespace: str = "",
     priority_class: str = "",
     client: Client | None = None,
-    kubeconfig: str | None = None,
+    kubeconfig: Kubeconfig = None,
 ) -> JobHandle:
     """Creates a job in a queue.
 
@@ -200,7 +230,7 @@ async def submit(
         namespace: used if the job does not name one; `default` without either.
         priority_class: a WorkloadPriorityClass; empty for none.
         client: for the API server; without one, a client is made.
-        kubeconfig: for the client that is made.
+        kubeconfig: names the server for the client that is made, as for `connect`.
 
     Raises:
         ConfigError: there is no usable kubeconfig, the server does not serve the kind, or the job
@@ -215,34 +245,80 @@ async def submit(
     return JobHandle(resource, key_of(created), created["metadata"]["uid"], created)
 
 
+async def queue_state(
+    job: JobHandle | Mapping[str, Any] | GenericJob[Any] | Typed,
+    *,
+    timeout: float = 30.0,  # noqa: ASYNC109 - part of what is asked for
+    integration: Integration | None = None,
+    client: Client | None = None,
+    kubeconfig: Kubeconfig = None,
+) -> Progress:
+    """The state of a job in its queue.
+
+    It needs the rights to `get` the object and to `list` Workloads in its namespace. A field for
+    which a right is missing is unknown. With the right to `list` Events, the reason also says what
+    keeps a manager from making the Workload.
+
+    Args:
+        job: as for `watch`.
+        timeout: seconds for the whole call.
+        integration: as for `watch`.
+        client: as for `watch`.
+        kubeconfig: as for `watch`.
+
+    Raises:
+        TimeoutError: no answer in time.
+        JobGone: the job of this UID was deleted.
+        NotFound: there is no job of that name.
+        ApiError: the server refuses something else.
+        TransportError: the server cannot be reached.
+        ConfigError: as `watch`.
+    """
+    try:
+        with anyio.fail_after(timeout):
+            async with _client(client, kubeconfig) as used:
+                watcher = await _watcher(used, job, integration)
+                return await watcher.once()
+    except TimeoutError as error:
+        raise TimeoutError(f"the state of the job is not known after {timeout:g} s") from error
+
+
 async def watch(
     job: JobHandle | Mapping[str, Any] | GenericJob[Any] | Typed,
     *,
+    timeout: float | None = None,  # noqa: ASYNC109 - part of what is asked for
     integration: Integration | None = None,
     client: Client | None = None,
-    kubeconfig: str | None = None,
+    kubeconfig: Kubeconfig = None,
 ) -> AsyncGenerator[Progress, None]:
     """Yields the progress of a job, now and after each change, until its end.
 
+    Its place and its expected start are read again every few seconds while it waits.
+    Without the right to list Workloads, its state is what the object shows, and the reason to wait
+    is the missing right.
+
     Args:
-        job: the result of `submit`, an object in any form, or a `GenericJob`. Without a namespace
-            it is in `default`; without a UID, the job of that name is meant.
+        job: the result of `submit`, an object in any form, a `GenericJob`, a Workload, or a
+            reference: a mapping or model with `kind`, `name`, `namespace`, and perhaps `apiVersion`
+            and `uid`. Without a namespace it is in `default`; without a UID, the job of that name
+            is meant.
+        timeout: seconds until the end at the latest; None: as long as it takes.
         integration: of a kind that does not come with kueuelib; without it, such a job counts as
             running once it is admitted and not suspended.
         client: for the API server; without one, a client is made.
-        kubeconfig: for the client that is made.
+        kubeconfig: names the server for the client that is made, as for `connect`.
 
     Raises:
         JobGone: the job was deleted.
         NotFound: there is no job of that name.
+        TimeoutError: it has not ended in time; the message names the last state and its reason.
         ConfigError: there is no usable kubeconfig, the server does not serve the kinds, or the job
             is ambiguous.
     """
     async with _client(client, kubeconfig) as used:
-        handle = job if isinstance(job, JobHandle) else await _handle(used, job)
-        watcher = _Watcher(used, handle, integration or _integration(job, handle.resource))
+        watcher = await _watcher(used, job, integration)
         last: Progress | None = None
-        async with contextlib.aclosing(watcher.moments(await queueing_version(used))) as moments:
+        async with contextlib.aclosing(watcher.moments(timeout)) as moments:
             async for progress in moments:
                 if progress != last:
                     yield progress
@@ -258,7 +334,7 @@ async def wait(
     timeout: float | None = None,  # noqa: ASYNC109 - part of what is asked for
     integration: Integration | None = None,
     client: Client | None = None,
-    kubeconfig: str | None = None,
+    kubeconfig: Kubeconfig = None,
 ) -> Progress:
     """Waits until a job reaches a state, or its end; the result shows which.
 
@@ -302,70 +378,135 @@ async def wait(
 
 
 class _Watcher:
-    """The job and its Workloads, as seen by two small watches."""
+    """The job and its Workloads, as read once, or as seen by two small watches."""
 
-    def __init__(self, client: Client, handle: JobHandle, integration: Integration | None) -> None:
+    def __init__(
+        self, client: Client, handle: JobHandle, integration: Integration | None, version: str
+    ) -> None:
         self._client = client
         self._handle = handle
         self._integration = integration
-        is_pod = handle.resource.group_kind == PODS.group_kind
-        self._group = group_of(handle.object) if is_pod else ""
+        key, group_kind = handle.key, handle.resource.group_kind
+        self._group = group_of(handle.object) if group_kind == PODS.group_kind else ""
+        self._is_workload = group_kind == WORKLOADS.group_kind
         named = labels_of(handle.object).get(GROUP_LABEL) == self._group
-        self._selector = f"{GROUP_LABEL}={self._group}" if self._group and named else ""
+        name = f"metadata.name={key.name}"
+        if self._group:
+            by_label, by_name = f"{GROUP_LABEL}={self._group}" if named else "", ""
+            label, name = "", f"metadata.name={self._group}"
+        elif self._is_workload:
+            by_label, by_name, label = "", name, ""
+        else:
+            by_label, by_name = "", name
+            label, name = f"{JOB_UID_LABEL}={handle.uid}", ""
+        self._jobs = _Choice(handle.resource, key.namespace, by_label, by_name)
+        self._workloads = _Choice(WORKLOADS.at(version), key.namespace, label, name)
         self._changed = asyncio.Event()
+        self._last: Progress | None = None
 
-    async def moments(self, version: str) -> AsyncGenerator[Progress, None]:
+    async def once(self) -> Progress:
+        """The present state."""
+        unknown: dict[str, str] = {}
+        objects = await self._objects(unknown)
+        workloads: tuple[Obj, ...] = ()
+        try:
+            workloads = await self._workloads.listed(self._client)
+        except (Forbidden, NotFound) as error:
+            unknown["workload"] = str(error)
+        progress = self._progress(objects, workloads, unknown)
+        return await self._enriched(progress)
+
+    async def _objects(self, unknown: dict[str, str]) -> tuple[Obj, ...]:
+        try:
+            if self._group:
+                return await self._jobs.listed(self._client)
+            return (await self._client.get(self._handle.resource, self._handle.key),)
+        except NotFound:
+            return ()
+        except Forbidden as error:
+            unknown["object"] = str(error)
+            return (self._handle.object,)
+
+    async def moments(self, timeout: float | None) -> AsyncGenerator[Progress, None]:  # noqa: ASYNC109
         """The present state, and again after every change; consecutive ones may be equal."""
-        key = self._handle.key
-        group = self._group
-        jobs = Informer(
-            self._client,
-            self._handle.resource,
-            namespace=key.namespace,
-            label_selector=self._selector,
-            field_selector="" if group else f"metadata.name={key.name}",
-        )
-        workloads = Informer(
-            self._client,
-            WORKLOADS.at(version),
-            namespace=key.namespace,
-            label_selector="" if group else f"{JOB_UID_LABEL}={self._handle.uid}",
-            field_selector=f"metadata.name={group}" if group else "",
-        )
+        loop = asyncio.get_running_loop()
+        deadline = math.inf if timeout is None else loop.time() + timeout
         # Not in a task group, which must not be open while a generator gives something away.
+        jobs, workloads = (each.informer(self._client) for each in (self._jobs, self._workloads))
         tasks = []
         for informer in (jobs, workloads):
             informer.add_handler(lambda _: self._changed.set())
             tasks.append(asyncio.create_task(informer.run()))
         try:
-            for informer in (jobs, workloads):
-                await informer.wait_synced(SYNC_TIMEOUT)
+            await jobs.wait_synced(min(SYNC_TIMEOUT, max(0.0, deadline - loop.time())))
+            unknown = {}
+            with anyio.move_on_after(min(SYNC_TIMEOUT, max(0.0, deadline - loop.time()))):
+                await workloads.wait_settled()
+            if isinstance(workloads.failing, Forbidden):
+                unknown["workload"] = str(workloads.last_error)
+                tasks.pop().cancel()  # it would warn again and again
+            else:
+                await workloads.wait_synced(min(SYNC_TIMEOUT, max(0.0, deadline - loop.time())))
             while True:
                 self._changed.clear()
-                yield (self._group_now if self._group else self._now)(jobs, workloads)
-                await self._changed.wait()
+                progress = self._progress(jobs.store.items(), workloads.store.items(), unknown)
+                yield await self._enriched(progress)
+                wait = min(REFRESH, deadline - loop.time())
+                if wait <= 0:
+                    where = f"it is {progress.state}: {progress.why}"
+                    raise TimeoutError(f"the job has not ended after {timeout:g} s; {where}")
+                with anyio.move_on_after(wait):
+                    await self._changed.wait()
         finally:
             for task in tasks:
                 task.cancel()
             with anyio.CancelScope(shield=True):
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _now(self, jobs: Informer, workloads: Informer) -> Progress:
-        obj = jobs.store.get(self._handle.key)
-        if obj is not None and obj["metadata"]["uid"] != self._handle.uid:
-            obj = None
-        in_order = by_age(workloads.store.items())
-        workload = in_order[-1] if in_order else None
-        kind = self._integration
-        job = None if kind is None or obj is None else kind.job_type(obj)
-        progress = progress_of(job, obj, workload)
-        if obj is None and not progress.state.is_end:
-            raise JobGone(f"{self._handle.resource.kind} {self._handle.key} is deleted")
+    async def _enriched(self, progress: Progress) -> Progress:
+        """With what is to be read besides the job and its Workload."""
+        namespace = self._handle.key.namespace
+        progress = await with_place(self._client, progress, namespace)
+        return await with_refusal(self._client, progress, namespace, self._handle.uid)
+
+    def _progress(
+        self, objects: Iterable[Obj], workloads: Iterable[Obj], unknown: Mapping[str, str]
+    ) -> Progress:
+        """The state that objects and Workloads show.
+
+        Raises:
+            JobGone: the job is deleted.
+        """
+        now = SYSTEM_CLOCK.now()
+        if self._group:
+            progress, exists = self._of_group(objects, workloads, now, unknown.get("workload", ""))
+            name = f"all pods of the group {self._group} are"
+        else:
+            in_order = by_age(one for one in workloads if self._is_own(one))
+            obj = next((one for one in objects if one["metadata"]["uid"] == self._handle.uid), None)
+            exists = obj is not None
+            if self._is_workload:
+                obj = None
+            kind = self._integration
+            job = None if kind is None or obj is None else kind.job_type(obj)
+            workload = in_order[-1] if in_order else None
+            progress = progress_of(job, obj, workload, now, unknown.get("workload", ""))
+            name = f"{self._handle.resource.kind} {self._handle.key} is"
+        progress = attrs.evolve(progress, unknown={**progress.unknown, **unknown})
+        if not exists and not progress.state.is_end:
+            raise JobGone(f"{name} deleted", progress if progress.workload else self._last)
+        self._last = progress
         return progress
 
-    def _group_now(self, jobs: Informer, workloads: Informer) -> Progress:
-        workload = next(iter(workloads.store.items()), None)
-        pods = tuple(pod for pod in jobs.store.items() if group_of(pod) == self._group)
+    def _is_own(self, workload: Obj) -> bool:
+        return not self._is_workload or workload["metadata"]["uid"] == self._handle.uid
+
+    def _of_group(
+        self, objects: Iterable[Obj], workloads: Iterable[Obj], now: float, unknown: str
+    ) -> tuple[Progress, bool]:
+        """The state of a group, and whether it has pods."""
+        workload = next(iter(workloads), None)
+        pods = tuple(pod for pod in objects if group_of(pod) == self._group)
         facts = GroupFacts(
             self._handle.key.namespace,
             self._group,
@@ -373,24 +514,45 @@ class _Watcher:
             None if workload is None else internal(workload),
         )
         group = PodGroup(facts) if pods else None
-        problem = compose(pods).problem
-        progress = progress_of(
-            group,
-            None if group is None else group.object,
-            facts.own,
-            "" if problem is None else problem.message,
+        obj = None if group is None else group.object
+        missing = compose(pods).problem
+        problem = unknown or ("" if missing is None else missing.message)
+        return progress_of(group, obj, facts.own, now, problem), group is not None
+
+
+@attrs.frozen
+class _Choice:
+    """Some objects of a namespace."""
+
+    resource: Resource
+    namespace: str
+    labels: str
+    fields: str
+
+    def informer(self, client: Client) -> Informer:
+        return Informer(
+            client,
+            self.resource,
+            namespace=self.namespace,
+            label_selector=self.labels,
+            field_selector=self.fields,
         )
-        if group is None and not progress.state.is_end:
-            raise JobGone(f"all pods of the group {self._group} are deleted")
-        return progress
+
+    async def listed(self, client: Client) -> tuple[Obj, ...]:
+        pages = client.list_all(
+            self.resource, self.namespace, label_selector=self.labels, field_selector=self.fields
+        )
+        return tuple([one async for one in pages])
 
 
 SYNC_TIMEOUT = 30.0
 """Seconds within which the first answers must come."""
+REFRESH = 10.0
+"""Seconds after which place and expected start are read again."""
 
 
 @contextlib.asynccontextmanager
-async def _client(given: Client | None, kubeconfig: str | None) -> AsyncIterator[Client]:
+async def _client(given: Client | None, kubeconfig: Kubeconfig) -> AsyncIterator[Client]:
     if given is not None:
         if is_configured(given):
             name = type(given).__name__
@@ -406,12 +568,24 @@ async def _client(given: Client | None, kubeconfig: str | None) -> AsyncIterator
 
 async def _resource(client: Client, obj: Mapping[str, Any]) -> Resource:
     version, kind = obj["apiVersion"], obj["kind"]
+    if (kind, version.partition("/")[0]) == (WORKLOADS.kind, KUEUE):
+        return WORKLOADS.at(await queueing_version(client))
     resource = await client.find_resource(version, kind)
     if resource is None:
         raise ConfigError(f"{version} {kind}", "is not served by the cluster", "install its CRD")
     if not resource.namespaced:
         raise ConfigError(f"{version} {kind}", "is not a kind of jobs", "give one in a namespace")
     return resource
+
+
+async def _watcher(
+    client: Client,
+    job: JobHandle | Mapping[str, Any] | GenericJob[Any] | Typed,
+    integration: Integration | None,
+) -> _Watcher:
+    handle = job if isinstance(job, JobHandle) else await _handle(client, job)
+    kind = integration or _integration(job, handle.resource)
+    return _Watcher(client, handle, kind, await queueing_version(client))
 
 
 async def _handle(client: Client, job: Mapping[str, Any] | GenericJob[Any] | Typed) -> JobHandle:

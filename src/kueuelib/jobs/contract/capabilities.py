@@ -14,8 +14,8 @@ from typing import Any
 
 import attrs
 
-from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj, annotations_of, copied, find_condition
+from kueuelib.api.names import STOPPING_ANNOTATION
 from kueuelib.jobs.contract.commands import Change, Command
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.paths import put, value
@@ -27,8 +27,6 @@ from kueuelib.jobs.contract.podset_info import PodSetInfo
 # A kind whose controller sets a condition once it has seen that a job is suspended keeps its quota
 # until then. A controller that never looked between a start and its stop has left the condition of
 # before the start, which is removed before the job is suspended.
-
-STOPPING_ANNOTATION = f"{KUEUE}/stopping"
 
 
 def is_stop_begun(obj: Mapping[str, Any]) -> bool:

@@ -35,6 +35,7 @@ from kueuelib.api.names import (
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract.field_rules import identifier
 from kueuelib.jobs.contract.podset_info import PodSetInfo, check_template
+from kueuelib.jobs.contract.topology import asking_annotations, topology_request
 from kueuelib.jobs.contract.typed_objects import class_of_objects, members_for, settle_methods
 
 if TYPE_CHECKING:
@@ -63,6 +64,9 @@ class PodSet:
         count: how many pods run at the same time at most.
         template: the raw `PodTemplateSpec`, a copy that may be kept; given as one, or as a model.
         min_count: the job can also run with as few pods as this; None when it cannot.
+        topology_request: where the pods may be placed, raw; by default what the annotations of the
+            template ask.
+        path: of the template in the object, for messages.
 
     Raises:
         InvalidJob: the name, the count or the template is not valid.
@@ -72,6 +76,12 @@ class PodSet:
     count: int
     template: Obj = attrs.field(converter=_raw_template)
     min_count: int | None = None
+    topology_request: Obj | None = attrs.field()
+    path: str = attrs.field(default="spec.template", eq=False)
+
+    @topology_request.default
+    def _asked(self) -> Obj | None:
+        return topology_request(asking_annotations(self.template), None)
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.name, str) or not is_dns1123_label(self.name):
@@ -92,6 +102,8 @@ class PodSet:
         entry: Obj = {"name": self.name, "count": self.count, "template": self.template}
         if self.min_count is not None:
             entry["minCount"] = self.min_count
+        if self.topology_request is not None:
+            entry["topologyRequest"] = self.topology_request
         return entry
 
 

@@ -13,7 +13,7 @@ import attrs
 
 from kueuelib.api.meta import Obj, copied
 from kueuelib.api.models import ModelPart, without_models
-from kueuelib.api.names import ORIGIN_KEYS
+from kueuelib.api.names import ORIGIN_KEYS, TOPOLOGY_GATE, UNCONSTRAINED_TOPOLOGY
 from kueuelib.errors import InvalidJob, InvalidPodSetInfo, InvalidPodSetUpdate, KueuelibError
 
 _MAPS = ("annotations", "labels", "nodeSelector")
@@ -34,6 +34,7 @@ class PodSetInfo:
         labels: of the template.
         node_selector: of the pods.
         tolerations: of the pods, raw.
+        scheduling_gates: the names of gates of the pods.
         sources: the origin of each value, by field and key such as `nodeSelector[zone]`, for
             people.
     """
@@ -44,6 +45,7 @@ class PodSetInfo:
     labels: Mapping[str, str] = attrs.field(factory=dict)
     node_selector: Mapping[str, str] = attrs.field(factory=dict)
     tolerations: tuple[Mapping[str, Any], ...] = ()
+    scheduling_gates: tuple[str, ...] = ()
     sources: Mapping[str, str] = attrs.field(factory=dict, eq=False, repr=False)
 
 
@@ -112,6 +114,7 @@ def from_pod_set(pod_set: Mapping[str, Any]) -> PodSetInfo:
         labels=meta.get("labels") or {},
         node_selector=spec.get("nodeSelector") or {},
         tolerations=tuple(spec.get("tolerations") or ()),
+        scheduling_gates=_gates(spec),
     )
 
 
@@ -140,12 +143,28 @@ def infos_for_start(
     for pod_set in pod_sets:
         name = pod_set["name"]
         info = from_assignment(assignments[name], pod_set.get("count", 1), flavors)
+        if assignments[name].get("topologyAssignment"):
+            info = _for_ungater(info, pod_set.get("topologyRequest") or {})
         for check in status.get("admissionChecks") or ():
             for update in check.get("podSetUpdates") or ():
                 if update.get("name") == name:
                     info = combine(info, from_update(update, check.get("name", "")))
         infos.append(info)
     return tuple(infos)
+
+
+def _for_ungater(info: PodSetInfo, request: Mapping[str, Any]) -> PodSetInfo:
+    """An info whose pods wait until the ungater has chosen their domains (KEP-2724).
+
+    Pods of a pod set that asks for no topology say that they have a place nevertheless, so that
+    they are not taken for pods of others.
+    """
+    asked = {field: value for field, value in request.items() if field not in _RANKS}
+    notes = info.annotations if asked else {**info.annotations, UNCONSTRAINED_TOPOLOGY: "true"}
+    return attrs.evolve(info, annotations=notes, scheduling_gates=(TOPOLOGY_GATE,))
+
+
+_RANKS = frozenset(("podIndexLabel", "subGroupIndexLabel", "subGroupCount", "podSetGroupName"))
 
 
 def infos_for_restore(
@@ -186,6 +205,7 @@ def combine(first: PodSetInfo, second: PodSetInfo) -> PodSetInfo:
             "nodeSelector", first.node_selector, second, second.node_selector, first
         ),
         tolerations=tuple(_union(first.tolerations, second.tolerations)),
+        scheduling_gates=tuple(dict.fromkeys((*first.scheduling_gates, *second.scheduling_gates))),
         sources={**second.sources, **first.sources},
     )
 
@@ -206,7 +226,8 @@ def merge(template: Obj, info: PodSetInfo) -> None:
     labels = _agree("labels", meta.get("labels") or {}, info, info.labels)
     selector = _agree("nodeSelector", spec.get("nodeSelector") or {}, info, info.node_selector)
     tolerations = _union(spec.get("tolerations") or (), info.tolerations)
-    _put(template, annotations, labels, selector, tolerations)
+    gates = tuple(dict.fromkeys((*_gates(spec), *info.scheduling_gates)))
+    _put(template, annotations, labels, selector, tolerations, gates)
 
 
 def merge_all(kind: str, templates: Sequence[Obj], infos: Sequence[PodSetInfo]) -> None:
@@ -252,7 +273,7 @@ def restore_all(templates: Iterable[Obj], infos: Iterable[PodSetInfo]) -> bool:
 
 
 def restore(template: Obj, info: PodSetInfo) -> bool:
-    """Restore the four parts of a template from an info, in place.
+    """Restore the parts of a template that a start may change from an info, in place.
 
     Returns:
         Whether anything changed; absent and empty are the same.
@@ -267,6 +288,7 @@ def restore(template: Obj, info: PodSetInfo) -> bool:
         dict(info.labels),
         dict(info.node_selector),
         [dict(entry) for entry in info.tolerations],
+        info.scheduling_gates,
     )
     if before == wanted:
         return False
@@ -290,10 +312,11 @@ def check_template(path: str, template: Any) -> None:
         _check(f"{path}.{section}", part, dict)
         for field in fields:
             _check(f"{path}.{section}.{field}", (part or {}).get(field), dict)
-    tolerations = (template.get("spec") or {}).get("tolerations")
-    _check(f"{path}.spec.tolerations", tolerations, list)
-    for index, each in enumerate(tolerations or ()):
-        _check(f"{path}.spec.tolerations[{index}]", each, dict)
+    for field in ("tolerations", "schedulingGates"):
+        entries = (template.get("spec") or {}).get(field)
+        _check(f"{path}.spec.{field}", entries, list)
+        for index, each in enumerate(entries or ()):
+            _check(f"{path}.spec.{field}[{index}]", each, dict)
 
 
 def check_count(kind: str, infos: Sequence[PodSetInfo], wanted: int) -> None:
@@ -311,13 +334,18 @@ def _check(path: str, part: Any, form: type) -> None:
         raise InvalidJob(path, "must be a list" if form is list else "must be a mapping")
 
 
-def _parts(template: Mapping[str, Any]) -> tuple[Obj, Obj, Obj, list[Any]]:
+def _gates(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple([each.get("name", "") for each in spec.get("schedulingGates") or ()])
+
+
+def _parts(template: Mapping[str, Any]) -> tuple[Obj, Obj, Obj, list[Any], tuple[str, ...]]:
     meta, spec = template.get("metadata") or {}, template.get("spec") or {}
     return (
         dict(meta.get("annotations") or {}),
         dict(meta.get("labels") or {}),
         dict(spec.get("nodeSelector") or {}),
         [dict(entry) for entry in spec.get("tolerations") or ()],
+        _gates(spec),
     )
 
 
@@ -327,12 +355,14 @@ def _put(
     labels: Mapping[str, str],
     selector: Mapping[str, str],
     tolerations: Sequence[Mapping[str, Any]],
+    gates: Sequence[str],
 ) -> None:
     for section, field, value in (
         ("metadata", "annotations", dict(annotations)),
         ("metadata", "labels", dict(labels)),
         ("spec", "nodeSelector", dict(selector)),
         ("spec", "tolerations", [copied(entry) for entry in tolerations]),
+        ("spec", "schedulingGates", [{"name": name} for name in gates]),
     ):
         entries = {} if template.get(section) is None else template[section]
         if value:

@@ -255,6 +255,8 @@ class JobSettings:
         admits_claims: whether devices of resource claims may be used, which no quota counts;
             otherwise jobs that ask for some wait, and a warning says so.
         origin: what pods say about their Workload and their queues.
+        places_pods: whether Workloads may get domains of a topology (KEP-2724); otherwise jobs
+            that ask for some wait, and a warning says so.
     """
 
     frameworks: tuple[str, ...] = ("batch/job",)
@@ -274,6 +276,7 @@ class JobSettings:
     )
     admits_claims: bool = False
     origin: Origin = WHOLE_ORIGIN
+    places_pods: bool = True
 
     def release_of(self, *, group: bool) -> QuotaReleaseStrategy:
         """When the quota of an evicted Workload is released; `group`: whether it is a group's."""

@@ -20,6 +20,7 @@ from kueuelib.jobs.contract import podset_info
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.paths import elements, value
 from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.contract.topology import BY_COMPLETION, Ranks
 from kueuelib.jobs.declared.declarative import (
     AtMost,
     Declaration,
@@ -37,7 +38,12 @@ _KIND = Resource("workload.codeflare.dev", "v1beta2", "appwrappers", "AppWrapper
 _REPLICATED = (Pods("main", "spec.template", "spec.replicas"),)
 _KNOWN: Mapping[tuple[str, str], tuple[Pods, ...]] = {
     ("batch/v1", "Job"): (
-        Pods("main", "spec.template", AtMost("spec.parallelism", "spec.completions")),
+        Pods(
+            "main",
+            "spec.template",
+            AtMost("spec.parallelism", "spec.completions"),
+            ranks=BY_COMPLETION,
+        ),
     ),
     ("apps/v1", "Deployment"): _REPLICATED,
     ("apps/v1", "StatefulSet"): _REPLICATED,
@@ -92,6 +98,7 @@ class _Wrapped(Slot):
             "labels": dict(info.labels),
             "nodeSelector": dict(info.node_selector),
             "tolerations": [dict(each) for each in info.tolerations],
+            "schedulingGates": [{"name": name} for name in info.scheduling_gates],
         }
         infos[self.index] = {key: part for key, part in parts.items() if part}
 
@@ -141,7 +148,7 @@ def _slots(where: str, component: Obj) -> Iterator[Slot]:
             path = str(entry.get("path", "")).replace("[", ".").replace("]", "")
             count = number_at(entry, "replicas")
             try:
-                pods = Pods("main", path, count=1 if count is None else count)
+                pods = Pods("main", path, count=1 if count is None else count, ranks=_ranks(entry))
             except ValueError as error:
                 raise InvalidJob(f"{where}.podSets[{index}].path", str(error)) from error
             yield Slot("", component, component, pods)
@@ -154,6 +161,18 @@ def _slots(where: str, component: Obj) -> Iterator[Slot]:
         yield from slots_of(wrapped, pods)
 
 
+def _ranks(entry: Obj) -> Ranks | None:
+    """The ranks that a declared pod set names in its annotations."""
+    notes = entry.get("annotations") or {}
+    index, group, groups = (
+        notes.get(f"workload.codeflare.dev.appwrapper/tas-{name}")
+        for name in ("pod-index-label", "sub-group-index-label", "sub-group-count")
+    )
+    number = int(groups) if groups and groups.isascii() and groups.isdigit() else ""
+    ranks = Ranks(index or "", group or "", number)
+    return ranks if ranks.raw() else None
+
+
 def _info(name: str, raw: Mapping[str, Any]) -> PodSetInfo:
     return PodSetInfo(
         name,
@@ -162,6 +181,7 @@ def _info(name: str, raw: Mapping[str, Any]) -> PodSetInfo:
         labels=raw.get("labels") or {},
         node_selector=raw.get("nodeSelector") or {},
         tolerations=tuple(raw.get("tolerations") or ()),
+        scheduling_gates=tuple([one["name"] for one in raw.get("schedulingGates") or ()]),
     )
 
 

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Final
 
 import attrs
 
-from kueuelib.api.meta import Obj, Resource, annotations_of
+from kueuelib.api.meta import Obj, Resource, annotations_of, copied
 from kueuelib.api.names import is_dns1123_label, is_dns1123_subdomain
 from kueuelib.errors import InvalidJob
 from kueuelib.jobs.contract import podset_info
@@ -46,6 +46,7 @@ from kueuelib.jobs.contract.generic_job import GenericJob, JobEnd, PodSet, first
 from kueuelib.jobs.contract.integration import Integration, Validate, no_rules
 from kueuelib.jobs.contract.paths import check_path, put, steps_of, value
 from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.contract.topology import asking_annotations, topology_request
 from kueuelib.jobs.declared.pod_shape import AtMost, Done, Pods, Slot, slots_of
 from kueuelib.jobs.declared.signs import (
     Differs,
@@ -342,7 +343,7 @@ class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
 
     def restore_podsets_info(self, infos: Sequence[PodSetInfo]) -> bool:
         """Put templates and counts back."""
-        before = copy.deepcopy(self.object)
+        before: Obj = copied(self.object)
         for slot, info in zip(self.slots(), infos, strict=False):
             slot.restore(info)
             slot.set_count(info.count)
@@ -378,9 +379,7 @@ class DeclaredJob(GenericJob, JobWithSkip, JobWithPriorityClass):
             pods = next(slot.pods for slot in slots if slot.name == twice)
             problem = f'two pod sets have the name "{twice}" (upper and lower case are one)'
             raise InvalidJob(".*.".join(filter(None, (pods.each, pods.name))), problem)
-        return tuple(
-            PodSet(slot.name, slot.count, _template(slot), slot.min_count) for slot in slots
-        )
+        return tuple(map(_pod_set, slots))
 
     def is_active(self) -> bool:
         """Whether the object shows the sign."""
@@ -470,6 +469,12 @@ class ReclaimingDeclaredJob(DeclaredJob, JobWithReclaimablePods):
     def reclaimable_pods(self) -> Mapping[str, int]:
         """How many pods of each shape are done."""
         return {slot.name: slot.succeeded for slot in self.slots() if slot.succeeded}
+
+
+def _pod_set(slot: Slot) -> PodSet:
+    template = _template(slot)
+    asked = topology_request(asking_annotations(template), slot.ranks)
+    return PodSet(slot.name, slot.count, template, slot.min_count, asked, slot.path)
 
 
 def _template(slot: Slot) -> Obj:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kueuelib.api.meta import Resource
+from kueuelib.jobs.contract.topology import COMPLETION_INDEX, Ranks
 from kueuelib.jobs.declared.declarative import AtMost, Done, HasCondition, declare, enough
 from kueuelib.jobs.declared.pod_shape import Pods
 
@@ -18,6 +19,7 @@ JOB_SET = declare(
             template="template.spec.template",
             count=("replicas", _PODS_OF_A_JOB),
             succeeded=Done(_STATUS, pods=(_PODS_OF_A_JOB,)),
+            ranks=Ranks(COMPLETION_INDEX, "jobset.sigs.k8s.io/job-index", "replicas"),
         )
     ],
     active=f"{_STATUS}.*.active",

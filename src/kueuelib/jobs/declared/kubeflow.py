@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import attrs
+
 from kueuelib.api.meta import Resource
+from kueuelib.api.names import INDEX_OFFSET, POD_SET_GROUP
+from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
+from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.contract.topology import REPLICA_INDEX, Ranks, asking_annotations
 from kueuelib.jobs.declared.declarative import HasCondition, declare
 from kueuelib.jobs.declared.pod_shape import Pods
 
@@ -25,7 +33,16 @@ def replicated(
     return declare(
         Resource(GROUP, version, f"{kind.lower()}s", kind, namespaced=True),
         suspend="spec.runPolicy.suspend",
-        pods=[Pods("", each=f"spec.{specs}", template="template", count="replicas", order=order)],
+        pods=[
+            Pods(
+                "",
+                each=f"spec.{specs}",
+                template="template",
+                count="replicas",
+                order=order,
+                ranks=Ranks(REPLICA_INDEX),
+            )
+        ],
         priority_class="spec.runPolicy.schedulingPolicy.priorityClass",
         active="status.replicaStatuses.*.active",
         ready=HasCondition("Running"),
@@ -36,7 +53,32 @@ def replicated(
     )
 
 
-MPI_JOB = replicated("MPIJob", "v2beta1", "mpiReplicaSpecs", "Launcher", "Worker")
+_MPI_JOB = replicated("MPIJob", "v2beta1", "mpiReplicaSpecs", "Launcher", "Worker")
+_DeclaredMPIJob: type[GenericJob] = _MPI_JOB.job_type
+
+
+class MPIJob(_DeclaredMPIJob):  # type: ignore[misc,valid-type]  # `declare` has made it
+    """One MPIJob, whose launcher may have the first index of its workers."""
+
+    def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
+        """Add the infos and clear the field that suspends; say where indices of workers begin.
+
+        A group of launcher and workers knows that by itself.
+        """
+        specs = self.spec.get("mpiReplicaSpecs") or {}
+        template = (specs.get("Launcher") or {}).get("template")
+        if self.spec.get("runLauncherAsWorker") is True and template is not None:
+            offset = {} if POD_SET_GROUP in asking_annotations(template) else {INDEX_OFFSET: "1"}
+            infos = [
+                attrs.evolve(info, annotations={**info.annotations, **offset})
+                if info.name == "worker"
+                else info
+                for info in infos
+            ]
+        super().run_with_podsets_info(infos)
+
+
+MPI_JOB = attrs.evolve(_MPI_JOB, job_type=MPIJob)
 PYTORCH_JOB = replicated("PyTorchJob", "v1", "pytorchReplicaSpecs", "Master", "Worker")
 TRAINING_JOBS = (
     PYTORCH_JOB,

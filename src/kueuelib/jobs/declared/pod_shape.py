@@ -15,6 +15,7 @@ from kueuelib.jobs.contract import podset_info
 from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET
 from kueuelib.jobs.contract.paths import check_path, drop, elements, put, value
 from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.contract.topology import Ranks
 from kueuelib.jobs.declared.signs import Sign, check_sign, shows
 
 # ---- counts the pods of a declared kind of jobs, and those that are done -------------------------
@@ -108,6 +109,7 @@ class Pods:
             is written at a start.
         adds: returns, for the object, the containers that its controller adds to these pods; they
             need quota, but are not written.
+        ranks: the labels by which a topology keeps neighbours together; `groups` is a path.
 
     Raises:
         ValueError: one of these is not valid, or two contradict each other; the message names it.
@@ -123,6 +125,7 @@ class Pods:
     when: Sign | Sequence[Sign] | None = None
     default: Callable[[Obj], Obj] | None = None
     adds: Callable[[Obj], Sequence[Obj]] | None = None
+    ranks: Ranks | None = None
 
     def __attrs_post_init__(self) -> None:
         _check(self)
@@ -226,6 +229,12 @@ class Slot:
         return template
 
     @property
+    def path(self) -> str:
+        """Where the template is, for messages; an element of a list is shown by its name."""
+        at = f"{self.pods.each}[{self.name}]." if self.pods.each else ""
+        return f"{at}{self.pods.template}"
+
+    @property
     def added(self) -> Sequence[Obj]:
         """The containers that the controller adds to those of the template."""
         return () if self.pods.adds is None else self.pods.adds(self.root)
@@ -242,6 +251,15 @@ class Slot:
     def min_count(self) -> int | None:
         """The fewest pods that the job can run with; None if it needs all."""
         return number_at(self.place, self.pods.min_count) if self.pods.min_count else None
+
+    @property
+    def ranks(self) -> Ranks | None:
+        """The labels with the ranks of its pods, and the number of groups if there are any."""
+        ranks = self.pods.ranks
+        if ranks is None or not isinstance(ranks.groups, str) or not ranks.groups:
+            return ranks
+        groups = number_at(self.place, ranks.groups)
+        return attrs.evolve(ranks, groups=1 if groups is None else groups)
 
     @property
     def succeeded(self) -> int:

@@ -46,6 +46,9 @@ _RESOURCES: Final = (
 )
 
 
+_GATES = "template.spec.schedulingGates"
+
+
 @attrs.frozen
 class _Role(Slot):
     """The driver or the executors; `place` is the whole object."""
@@ -88,6 +91,8 @@ class _Role(Slot):
             self._put(field, {**self._mapping(field), **added})
         more = (dict(each) for each in info.tolerations if each not in present)
         self._put("tolerations", [*self._list("tolerations"), *more])
+        if info.scheduling_gates:
+            put(self._role, _GATES, template["spec"]["schedulingGates"])
 
     def restore(self, info: PodSetInfo) -> None:
         """Put the fields back; what the template says by itself is not repeated in them."""
@@ -103,6 +108,10 @@ class _Role(Slot):
             if each in left:
                 left.remove(each)
         self._put("tolerations", left)
+        if info.scheduling_gates:
+            put(self._role, _GATES, [{"name": name} for name in info.scheduling_gates])
+        elif value(self._role, _GATES) is not None:
+            drop(self._role, _GATES)
 
     @property
     def _role(self) -> Obj:

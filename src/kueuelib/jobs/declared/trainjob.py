@@ -109,6 +109,8 @@ class _ReplicatedJob(Slot):
         spec: Obj = {"nodeSelector": dict(info.node_selector)}
         if info.tolerations:  # a patch replaces the whole list
             spec["tolerations"] = merged["spec"]["tolerations"]
+        if info.scheduling_gates:
+            spec["schedulingGates"] = merged["spec"]["schedulingGates"]
         parts = {"metadata": _filled(meta), "spec": _filled(spec)}
         template = {"spec": {"template": _filled(parts)}}
         value(_own_patch(self.root), _PATCHED).append(
@@ -224,6 +226,8 @@ def _add_patch(template: Obj, patch: Mapping[str, Any]) -> None:
     tolerations = value(patch, "spec.tolerations")
     if tolerations:
         template["spec"]["tolerations"] = copy.deepcopy(tolerations)
+    if gates := value(patch, "spec.schedulingGates"):
+        template["spec"]["schedulingGates"] = copy.deepcopy(gates)
 
 
 def _own_patch(obj: Obj) -> Obj:

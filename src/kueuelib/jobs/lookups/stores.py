@@ -10,7 +10,7 @@ import attrs
 from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import V1BETA2, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, group_kind_of, labels_of
-from kueuelib.api.names import PREBUILT_LABEL
+from kueuelib.api.names import JOB_UID_LABEL, PREBUILT_LABEL
 from kueuelib.jobs.contract.field_rules import identifier
 from kueuelib.machinery.store import Store
 
@@ -61,6 +61,14 @@ def controller_uid(obj: Obj) -> tuple[str, ...]:
     return () if ref is None else (ref["uid"],)
 
 
+def job_uids(workload: Obj) -> tuple[str, ...]:
+    """The UIDs of all owners, and of the job that a Workload without a controller was made for."""
+    owners, made_for = owner_uids(workload), labels_of(workload).get(JOB_UID_LABEL)
+    if not made_for or made_for in owners or controller_of(workload) is not None:
+        return owners
+    return (*owners, made_for)
+
+
 def prebuilt_name(obj: Obj) -> tuple[ObjectKey, ...]:
     """The key of the Workload that a job wants to use, if it names one."""
     name = identifier(obj, PREBUILT_LABEL)
@@ -90,12 +98,17 @@ class JobStores:
 
     def workloads_of(self, uid: str) -> tuple[Obj, ...]:
         """The Workloads whose controller has this UID: they were made for this job, or adopted by
-        it.
+        it. Those that were made for it and have lost their controller, too.
         """
-        return tuple(wl for wl in self.workloads_owned_by(uid) if controller_uid(wl) == (uid,))
+
+        def is_of_job(workload: Obj) -> bool:
+            controllers = controller_uid(workload)
+            return controllers == (uid,) or not (controllers or uid in owner_uids(workload))
+
+        return tuple(filter(is_of_job, self.workloads_owned_by(uid)))
 
     def workloads_owned_by(self, uid: str) -> tuple[Obj, ...]:
-        """The Workloads that have an owner with this UID, whether or not they are its own."""
+        """The Workloads that have, or had, an owner with this UID, whether or not they are its."""
         return tuple(map(internal, self.workloads.by_index(OWNER_UID, uid)))
 
     def workloads_of_name(self, resource: Resource, key: ObjectKey) -> tuple[Obj, ...]:

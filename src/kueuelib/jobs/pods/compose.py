@@ -172,12 +172,17 @@ def _counted(members: Sequence[Member], wanted: int | None, before: Sequence[Obj
         return Composition(problem=CompositionProblem(first.pod, text))
     present = {role: len(peers) for role, peers in roles.items()}
     absent = (_absent(kept, missing, before) or {first.role: missing}) if missing else {}
-    templates = {entry["name"]: entry["template"] for entry in before} | {
-        role: marks.template_of(_pattern(peers), [each.pod for each in peers])
+    known = {
+        entry["name"]: PodSet(
+            entry["name"], 0, entry["template"], None, entry.get("topologyRequest")
+        )
+        for entry in before
+    } | {
+        role: marks.pod_set_of(role, 0, _pattern(peers), [each.pod for each in peers])
         for role, peers in roles.items()
     }
     pod_sets = tuple(
-        PodSet(role, present.get(role, 0) + absent.get(role, 0), templates[role])
+        attrs.evolve(known[role], count=present.get(role, 0) + absent.get(role, 0))
         for role in sorted({*present, *absent})
     )
     return Composition(pod_sets, {IS_GROUP_WORKLOAD: "true"}, kept, rejected)
@@ -275,7 +280,11 @@ def conflicting(member: Member, author: str) -> PodToDelete:
 def declared_pod_sets(declared: GroupDeclaration, author: Obj) -> tuple[PodSet, ...]:
     """The pod sets of a declaration; empty templates are filled from the declaring pod."""
     return tuple(
-        PodSet(entry.name, entry.count, dict(entry.template) or marks.template_of(author))
+        PodSet(
+            entry.name, entry.count, dict(entry.template), None, marks.topology_of(entry.template)
+        )
+        if entry.template
+        else marks.pod_set_of(entry.name, entry.count, author)
         for entry in declared.sets
     )
 

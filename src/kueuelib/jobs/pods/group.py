@@ -387,7 +387,13 @@ class PodGroup(
         if self.workload is None:
             return ()
         return tuple(
-            PodSet(entry["name"], int(entry.get("count", 1)), entry["template"])
+            PodSet(
+                entry["name"],
+                int(entry.get("count", 1)),
+                entry["template"],
+                None,
+                entry.get("topologyRequest"),
+            )
             for entry in self.workload["spec"]["podSets"]
         )
 

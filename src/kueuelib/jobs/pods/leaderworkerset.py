@@ -11,14 +11,22 @@ import copy
 from typing import ClassVar
 
 from kueuelib.api.kinds import LEADER_WORKER_SETS, PODS
-from kueuelib.api.meta import Obj, Resource, labels_of
-from kueuelib.api.names import GROUP_SERVING, QUEUE_LABEL, ROLE_HASH, SUSPENDING_PARENT
+from kueuelib.api.meta import Obj, Resource, annotations_of, labels_of
+from kueuelib.api.names import (
+    GROUP_SERVING,
+    INDEX_OFFSET,
+    POD_SET_GROUP,
+    QUEUE_LABEL,
+    ROLE_HASH,
+    SUSPENDING_PARENT,
+)
 from kueuelib.api.pods import PodTemplateSpec
 from kueuelib.api.schema import struct_schema
 from kueuelib.errors import FieldError
 from kueuelib.jobs.contract.field_rules import IMMUTABLE, forbidden
 from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET, GenericJob
 from kueuelib.jobs.contract.paths import value
+from kueuelib.jobs.contract.topology import asking_annotations, errors_of_pod_sets
 from kueuelib.jobs.pods.deployment import queueing_errors
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.parents import (
@@ -60,14 +68,28 @@ def with_roles(obj: Obj, old: Obj | None = None) -> Obj:
     leads = templates.get("leaderTemplate") is not None
     for role in (LEADER, WORKER) if leads else (DEFAULT_POD_SET,):
         notes = {SUSPENDING_PARENT: LEADER_WORKER_SET, GROUP_SERVING: "true", ROLE_HASH: role}
-        mark(templates[_FIELDS[role]], labels, notes)
-        pass_on(templates[_FIELDS[role]], obj, old)
+        template = templates[_FIELDS[role]]
+        if role == WORKER and _counts_leader(template, old):
+            notes[INDEX_OFFSET] = "1"
+        mark(template, labels, notes)
+        pass_on(template, obj, old)
     return changed
+
+
+def _counts_leader(template: Obj, old: Obj | None) -> bool:
+    """Whether the indices of workers start at 1, because the leader has 0.
+
+    A group of pod sets knows that by itself. The template of running pods is left as it is.
+    """
+    if POD_SET_GROUP in asking_annotations(template):
+        return False
+    before = None if old is None else value(old, f"{_PATH}.{_FIELDS[WORKER]}")
+    return before is None or INDEX_OFFSET in annotations_of(before)
 
 
 def validate_leader_worker_set(new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
     """Every broken rule; while there are replicas, what a replica asks for must not change."""
-    errors = queueing_errors(new, old)
+    errors = (*queueing_errors(new, old), *_topology(new, old))
     if old is None or not labels_of(old).get(QUEUE_LABEL) or not groups_of(old):
         return errors
     text = f"{IMMUTABLE}: scale the LeaderWorkerSet to 0 first, and wait until its pods are gone"
@@ -85,6 +107,17 @@ def validate_leader_worker_set(new: Obj, old: Obj | None) -> tuple[FieldError, .
             if role_hash(pod_set.template["spec"]) != role_hash(after[role].template["spec"])
         ),
     )
+
+
+def _topology(new: Obj, old: Obj | None) -> list[FieldError]:
+    """What is wrong with the topology that a replica asks for, unless it was wrong before."""
+    known = () if old is None else {error.path for error in _judged(old)}
+    return [error for error in _judged(new) if error.path not in known]
+
+
+def _judged(obj: Obj) -> list[FieldError]:
+    pod_sets = [(each.path, value(obj, each.path), each.count) for each in pod_sets_of(obj)]
+    return [*errors_of_pod_sets(pod_sets)]
 
 
 LEADERWORKERSET = SelfWired(

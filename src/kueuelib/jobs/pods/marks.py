@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, annotations_of, labels_of, raw_condition, with_label
 from kueuelib.api.names import (
     ADMISSION_GATE,
+    GROUP_INDEX,
+    GROUP_INDEX_LABEL,
     GROUP_LABEL,
     GROUP_TOTAL_COUNT,
     MANAGED,
@@ -16,13 +19,22 @@ from kueuelib.api.names import (
     POD_MANAGER,
     REASON_STOPPED_BY_KUEUE,
     ROLE_HASH,
+    SUSPENDING_PARENT,
     TERMINATION_TARGET,
+    TOPOLOGY_GATE,
 )
 from kueuelib.jobs.contract import podset_info
 from kueuelib.jobs.contract.commands import Command, Delete, DropFinalizer, Emit, PatchStatus
+from kueuelib.jobs.contract.generic_job import PodSet
 from kueuelib.jobs.contract.podset_info import PodSetInfo
+from kueuelib.jobs.contract.topology import (
+    Ranks,
+    asking_annotations,
+    topology_request,
+)
 from kueuelib.jobs.pods.parents import (
     REPLICA_SIZE,
+    STATEFUL_SET,
     is_of_leader_worker_set,
     replica_group_name,
     replica_of,
@@ -30,10 +42,10 @@ from kueuelib.jobs.pods.parents import (
 from kueuelib.jobs.pods.reading import (
     PodStage,
     declaration_of,
+    gates_of,
     group_of,
     has_finalizer,
     is_deleted,
-    is_gated,
     role_label_of,
     stage_of,
     was_stopped,
@@ -45,14 +57,27 @@ STOPPED = "Stopped"
 _NO_TEMPLATE = ("schedulingGates", "nodeName", "ephemeralContainers")
 
 
-def gated(pod: Obj) -> Obj:
-    """A new pod with all our marks; other gates, labels and finalizers stay."""
-    marked = marked_as_ours(pod)
-    if is_gated(pod):
+def gated(pod: Obj, *, places: bool = False) -> Obj:
+    """A new pod with all our marks; other gates, labels and finalizers stay.
+
+    Args:
+        pod: the raw pod.
+        places: whether its Workload may get domains, for which it then waits at another gate.
+    """
+    marked = _indexed(marked_as_ours(pod))
+    wanted = (ADMISSION_GATE, TOPOLOGY_GATE) if places else (ADMISSION_GATE,)
+    missing = [{"name": name} for name in wanted if name not in gates_of(pod)]
+    if not missing:
         return marked
     spec = dict(marked["spec"])
-    spec["schedulingGates"] = [*(spec.get("schedulingGates") or ()), {"name": ADMISSION_GATE}]
+    spec["schedulingGates"] = [*(spec.get("schedulingGates") or ()), *missing]
     return {**marked, "spec": spec}
+
+
+def _indexed(pod: Obj) -> Obj:
+    """The pod of a group with its index, if an annotation says which label has it."""
+    index = labels_of(pod).get(annotations_of(pod).get(GROUP_INDEX_LABEL, ""))
+    return pod if index is None or not group_of(pod) else with_label(pod, GROUP_INDEX, index)
 
 
 def marked_as_ours(pod: Obj) -> Obj:
@@ -118,13 +143,16 @@ def with_finalizer(pod: Obj) -> Obj:
 def ungated(pod: Obj, info: PodSetInfo) -> Obj:
     """The pod without our gate and with what admission adds.
 
+    The gate for its domain goes, too, unless it has got one. No gate can be added to a pod.
+
     Raises:
         InvalidPodSetUpdate: the info contradicts the pod.
     """
     spec = dict(pod["spec"])
     changed = {**pod, "metadata": dict(pod["metadata"]), "spec": spec}
     podset_info.merge(changed, info)  # replaces fields of both, and nothing deeper
-    left = [gate for gate in spec["schedulingGates"] if gate["name"] != ADMISSION_GATE]
+    gone = {ADMISSION_GATE, TOPOLOGY_GATE} - {*info.scheduling_gates}
+    left = [gate for gate in pod["spec"]["schedulingGates"] if gate["name"] not in gone]
     if left:
         spec["schedulingGates"] = left
     else:
@@ -141,6 +169,25 @@ def template_of(pod: Obj, peers: Sequence[Obj] = ()) -> Obj:
     """
     spec = {key: value for key, value in pod["spec"].items() if key not in _NO_TEMPLATE}
     return labelled_template([pod, *peers], copy.deepcopy(spec))
+
+
+def pod_set_of(name: str, count: int, pod: Obj, peers: Sequence[Obj] = ()) -> PodSet:
+    """A pod set whose pods are like a raw pod.
+
+    Args:
+        name: of the pod set.
+        count: how many pods it has.
+        pod: has spec and annotations.
+        peers: as for `template_of`.
+    """
+    return PodSet(name, count, template_of(pod, peers), None, topology_of(pod))
+
+
+def topology_of(pod: Mapping[str, Any]) -> Obj | None:
+    """The raw `topologyRequest` of a raw pod, or of a template of pods of a group."""
+    ordinal = annotations_of(pod).get(SUSPENDING_PARENT) == STATEFUL_SET
+    ranks = Ranks("apps.kubernetes.io/pod-index" if ordinal else GROUP_INDEX)
+    return topology_request(asking_annotations(pod), ranks)
 
 
 def released(pods: Sequence[Obj]) -> tuple[Command, ...]:

@@ -22,6 +22,7 @@ from kueuelib.api.names import (
 )
 from kueuelib.api.patterns import LABEL_LIMIT
 from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET, PodSet
+from kueuelib.jobs.contract.topology import Ranks, asking_annotations, topology_request
 from kueuelib.jobs.pods.shapes import labelled_template, role_hash
 from kueuelib.machinery.store import Store
 
@@ -129,15 +130,23 @@ def pod_sets_of(obj: Mapping[str, Any]) -> tuple[PodSet, ...]:
     """The pod sets of every replica of a raw LeaderWorkerSet."""
     template = obj["spec"]["leaderWorkerTemplate"]
     size, leader = int(template.get("size") or 1), template.get("leaderTemplate")
-    workers = _pod_template(template["workerTemplate"])
     if leader is None:
-        return (PodSet(DEFAULT_POD_SET, size, workers),)
-    first = PodSet(LEADER, 1, _pod_template(leader))
-    return (first, PodSet(WORKER, size - 1, workers)) if size > 1 else (first,)
+        return (_pod_set(DEFAULT_POD_SET, size, template["workerTemplate"], _WORKERS),)
+    first = _pod_set(LEADER, 1, leader)
+    if size == 1:
+        return (first,)
+    return (first, _pod_set(WORKER, size - 1, template["workerTemplate"], _WORKERS))
 
 
-def _pod_template(template: Obj) -> Obj:
-    return labelled_template([template], template.get("spec") or {})
+_WORKERS = Ranks("leaderworkerset.sigs.k8s.io/worker-index")
+_PATHS = {LEADER: "leaderTemplate"}
+
+
+def _pod_set(name: str, count: int, template: Obj, ranks: Ranks | None = None) -> PodSet:
+    kept = labelled_template([template], template.get("spec") or {})
+    asked = topology_request(asking_annotations(template), ranks)
+    path = f"spec.leaderWorkerTemplate.{_PATHS.get(name, 'workerTemplate')}"
+    return PodSet(name, count, kept, None, asked, path)
 
 
 def parent_of(

@@ -96,7 +96,7 @@ class PodJob(
 
     def pod_sets(self) -> tuple[PodSet, ...]:
         """One pod set with one pod."""
-        return (PodSet(DEFAULT_POD_SET, 1, marks.template_of(self.object)),)
+        return (marks.pod_set_of(DEFAULT_POD_SET, 1, self.object),)
 
     def is_equivalent(self, workload: Mapping[str, Any]) -> bool:
         """Whether the Workload asks for the same as the pod; only checked while the pod waits."""

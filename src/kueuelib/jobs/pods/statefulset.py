@@ -34,6 +34,7 @@ from kueuelib.jobs.contract.field_rules import (
 )
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.paths import value
+from kueuelib.jobs.contract.topology import asking_annotations, topology_errors
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.pods.parents import STATEFUL_SET, group_name, replicas_of
 from kueuelib.jobs.pods.shapes import role_hash
@@ -94,6 +95,7 @@ def validate_stateful_set(new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
     errors = [*gate_errors(new, old)]
     if queue and not is_dns1123_subdomain(queue):
         errors.append(invalid(path, queue, NO_SUBDOMAIN))
+    errors += _topology(new, old)
     before = {} if old is None else labels_of(old)
     if old is None or not before.get(QUEUE_LABEL):
         return tuple(errors)
@@ -115,6 +117,23 @@ def validate_stateful_set(new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
         text = "pods from before still exist; wait until they are gone"
         errors.append(forbidden("spec.replicas", text))
     return tuple(errors)
+
+
+def _topology(new: Obj, old: Obj | None) -> list[FieldError]:
+    """What is wrong with the topology that its pods ask for, unless it was wrong before."""
+    judged = [
+        [
+            *topology_errors(
+                "spec.template.metadata.annotations",
+                asking_annotations(obj["spec"]["template"]),
+                replicas_of(obj) or None,
+            )
+        ]
+        for obj in (new, old)
+        if obj is not None
+    ]
+    known = {error.path for error in judged[1]} if old is not None else ()
+    return [error for error in judged[0] if error.path not in known]
 
 
 def _is_of_another(obj: Obj) -> bool:

@@ -9,7 +9,6 @@ from kueuelib.api.missing_features import (
     OF_JOBS,
     MissingFeature,
     asked_by_object,
-    asked_by_template,
 )
 from kueuelib.api.names import PRIORITY_CLASS_LABEL, QUEUE_LABEL
 from kueuelib.api.pods import PodTemplateSpec
@@ -21,7 +20,11 @@ from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.self_wired import IntegrationParts
 from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, READY, webhook_path
 from kueuelib.jobs.webhooks.rules import with_default_class
-from kueuelib.jobs.webhooks.serving import admit_knowing_owners, warnings_about
+from kueuelib.jobs.webhooks.serving import (
+    admit_knowing_owners,
+    asked_by_pods,
+    warnings_about,
+)
 from kueuelib.runtime.webhook.admission import (
     AdmissionRequest,
     mutating,
@@ -94,11 +97,10 @@ class TemplateWebhook:
 
     def _asked(self, made: Obj) -> Iterator[MissingFeature]:
         yield from asked_by_object(self._parts.integration.resource.kind, made)
-        settings = self._parts.settings
         for path in _TEMPLATES:
             if (template := value(made, path)) is not None:
                 name = path.rpartition(".")[2]
-                yield from asked_by_template(name, template, admits_claims=settings.admits_claims)
+                yield from asked_by_pods(name, template, self._parts.settings)
 
     def _defaults_class(self, obj: Obj, old: Obj | None) -> bool:
         """Whether an object gets the default class: a new one, or one that had a class before.

@@ -9,7 +9,6 @@ import attrs
 
 from kueuelib.api.kinds import PODS
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, labels_of
-from kueuelib.api.missing_features import asked_by_template
 from kueuelib.api.names import (
     GROUP_LABEL,
     GROUP_ROLE_LABEL,
@@ -34,6 +33,7 @@ from kueuelib.jobs.contract.field_rules import (
     where_named,
 )
 from kueuelib.jobs.contract.generic_job import DEFAULT_POD_SET
+from kueuelib.jobs.contract.topology import asking_annotations, topology_errors
 from kueuelib.jobs.pods.declaration import InvalidDeclaration, parse
 from kueuelib.jobs.pods.facts import stands_for_group
 from kueuelib.jobs.pods.marks import gated
@@ -55,7 +55,11 @@ from kueuelib.jobs.pods.shapes import likeness, role_hash
 from kueuelib.jobs.reconcile.self_wired import IntegrationParts
 from kueuelib.jobs.webhooks.manifests import webhook_path
 from kueuelib.jobs.webhooks.rules import validate_job, with_default_class
-from kueuelib.jobs.webhooks.serving import admit_knowing_owners, warnings_about
+from kueuelib.jobs.webhooks.serving import (
+    admit_knowing_owners,
+    asked_by_pods,
+    warnings_about,
+)
 from kueuelib.runtime.webhook.admission import (
     AdmissionRequest,
     ValidationResult,
@@ -96,6 +100,7 @@ def _always(pod: Obj) -> list[FieldError]:
         text = "must be a whole number of at least 1"
         path = annotation_path(GROUP_TOTAL_COUNT)
         errors.append(invalid(path, annotations[GROUP_TOTAL_COUNT], text))
+    errors += topology_errors("metadata.annotations", asking_annotations(pod))
     return [*errors, *_declaration(pod)]
 
 
@@ -208,14 +213,13 @@ class PodWebhook:
             settings = attrs.evolve(settings, manage_jobs_without_queue_name=True)
         if not is_selected(obj, settings, namespace, labels):
             return obj
-        return gated(with_default_class(named) if self._defaults_class(obj) else named)
+        made = with_default_class(named) if self._defaults_class(obj) else named
+        return gated(made, places=settings.places_pods)
 
     def warn(self, made: Obj, _: AdmissionRequest) -> Iterator[str]:
         """A warning if a new pod is queued and asks for missing features."""
         if has_finalizer(made):
-            admits_claims = self._parts.settings.admits_claims
-            asked = asked_by_template(DEFAULT_POD_SET, made, admits_claims=admits_claims)
-            yield from warnings_about(asked)
+            yield from warnings_about(asked_by_pods(DEFAULT_POD_SET, made, self._parts.settings))
 
     def judge(
         self, new: Obj | None, old: Obj | None, request: AdmissionRequest

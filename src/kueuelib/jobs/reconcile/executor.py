@@ -9,6 +9,7 @@ from typing import Protocol
 import anyio
 import attrs
 
+from kueuelib.api.answers import expect_change, is_changed_back
 from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import KUEUE, PODS, WORKLOADS, spoken
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, parse_time
@@ -20,6 +21,7 @@ from kueuelib.errors import (
     Conflict,
     Forbidden,
     Invalid,
+    MethodNotAllowed,
     NotFound,
 )
 from kueuelib.jobs.contract.commands import (
@@ -45,6 +47,7 @@ from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.failures import is_denied
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.queries import PatchType
+from kueuelib.workload.writer import refuse_lost_status
 
 # ---- decides which commands of a plan may run in parallel (KEP-369) ------------------------------
 # The pods of a group are independent: their order does not matter, and the next plan completes one
@@ -149,7 +152,8 @@ class Executor:
     If a write fails because the plan is stale (a conflict, an object that exists already or no
     longer), the executor reads the object, drops the rest of the plan and requests another look. It
     does the same without a call if a newer state became known after the plan was made, because
-    answers to its first writes may take long. Other failures are raised.
+    answers to its first writes may take long. Other failures are raised. A write whose answer lacks
+    what was written is refused, too, although nobody says so; it is repeated after growing delays.
 
     Args:
         client: writes.
@@ -234,10 +238,16 @@ class Executor:
             try:
                 if not await self._do(command, run):
                     return False
-            except NotFound:
+            except NotFound as error:
                 if isinstance(command, Create):
                     raise  # the kind or the namespace is not there: nothing of ours to wait for
-                await self._look_at(command)
+                live = await self._look_at(command)
+                if isinstance(command, PatchStatus):
+                    try:
+                        refuse_lost_status(error, command.obj, live)
+                    except MethodNotAllowed as refused:
+                        self._tell(command, refused, about, run)
+                        return False
                 if not isinstance(command, Delete | DropFinalizer):
                     run.behind = True
                     return False
@@ -270,16 +280,16 @@ class Executor:
                 return self._known.is_overtaken(run.latest(obj))
         return False
 
-    async def _look_at(self, command: Command) -> None:
-        """Read the object of a command again."""
+    async def _look_at(self, command: Command) -> Obj | None:
+        """Read the object of a command again; None if it is gone."""
         match command:
             case Create(resource, obj) | Change(resource, obj) | PatchStatus(resource, obj):
                 pass
             case Delete(resource, obj) | DropFinalizer(resource, obj):
                 pass
             case _:
-                return
-        await self._known.refresh(spoken(resource, self._version), key_of(obj))
+                return None
+        return await self._known.refresh(spoken(resource, self._version), key_of(obj))
 
     def _tell(self, command: Command, error: ApiError, about: Obj | None, run: _PlanRun) -> None:
         """Reports on a job what the server refused to do for it, and will refuse again; on an
@@ -291,6 +301,7 @@ class Executor:
             raise error
         self._log.warning("the server refuses", why=error.message, seconds=REFUSED_RETRY)
         run.wait = REFUSED_RETRY
+        run.behind = is_changed_back(error)
 
     async def _do(self, command: Command, run: _PlanRun) -> bool:
         """Execute one command; returns whether to continue."""
@@ -357,6 +368,7 @@ class Executor:
             subresource=command.subresource,
         )
         self._wrote(command.old, changed, run)
+        expect_change(old, self._speak(command.resource, command.new), changed)
 
     async def _patch_status(self, command: PatchStatus, run: _PlanRun) -> None:
         wire, meta = spoken(command.resource, self._version), command.obj["metadata"]
@@ -379,6 +391,7 @@ class Executor:
             force=command.force,
         )
         self._wrote(command.obj, changed, run)
+        expect_change(command.obj, {"status": command.status}, changed)
 
     async def _drop_finalizer(self, command: DropFinalizer, run: _PlanRun) -> None:
         known = run.latest(command.obj)

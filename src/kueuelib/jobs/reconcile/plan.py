@@ -15,8 +15,13 @@ from kueuelib.api.meta import Obj, annotations_of
 from kueuelib.api.missing_features import asked_by_keys
 from kueuelib.api.names import PARENT_WORKLOAD, REASON_OUT_OF_SYNC, REASON_PENDING
 from kueuelib.errors import InvalidJob, InvalidObject
-from kueuelib.jobs.contract.capabilities import Matching, StopReason, is_skipped
-from kueuelib.jobs.contract.commands import WARNING, Change, Emit, RequeueAfter
+from kueuelib.jobs.contract.capabilities import (
+    ComposableJob,
+    Matching,
+    StopReason,
+    is_skipped,
+)
+from kueuelib.jobs.contract.commands import WARNING, Change, Emit, Recheck, RequeueAfter
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.lookups.owners import Ancestor
 from kueuelib.jobs.reconcile import reports
@@ -50,6 +55,7 @@ INVALID_RETRY = 300.0
 """Seconds between reports that a job's object does not describe its pods, while it is unchanged."""
 NAMESPACE_RETRY = 1.0
 """Seconds between looks at a job whose namespace is not known yet."""
+NOT_QUEUED = "the job is no longer queued"
 _ASKING = (JobPhase.WAITING, JobPhase.STARTING, JobPhase.RUNNING)
 """The phases in which a Workload gets the requests of its job."""
 
@@ -86,7 +92,7 @@ def _plan_object(situation: JobSnapshot, job: GenericJob) -> Commands:
         if skipped or not manages(job.queue_name, situation.namespace_labels):
             own = own_workloads(situation, job)
             if not _is_in_use(job, own):
-                return _plan_leaving(situation, job, own, "the job is no longer queued")
+                return _plan_leaving(situation, job, own, NOT_QUEUED)
         return _plan_managed(situation, job)
     except InvalidJob as error:
         return _plan_invalid(situation, job, error)
@@ -108,14 +114,16 @@ def _plan_deleted(situation: JobSnapshot, job: GenericJob) -> Commands:
 
 
 def _freed(situation: JobSnapshot, job: GenericJob) -> Commands:
-    """Stops a job that is being deleted, once it has lost its quota, and deletes its Workloads."""
+    """Stops a job that is being deleted, once it has lost its quota or no pod uses it, and deletes
+    its Workloads.
+    """
     live = [each for each in own_workloads(situation, job) if not states.is_deleted(each)]
     holder = next(filter(states.has_quota, live), next(iter(live), None))
     if holder is None or states.is_finished(holder):
         return ()
     if not job.is_suspended():
         evicted = states.is_evicted(holder)
-        if states.is_admitted(holder) and not evicted:
+        if states.is_admitted(holder) and not evicted and situation.uses_quota(job):
             return ()
         reason = StopReason.WORKLOAD_EVICTED if evicted else StopReason.NOT_ADMITTED
         left = stop(Case(situation, job, Matching(holder)), reason, "The job is being deleted")
@@ -230,6 +238,9 @@ def _plan_managed(situation: JobSnapshot, job: GenericJob) -> Commands:
         matching = match_prebuilt(situation, job)
     else:
         matching = match(situation, job)
+    taken_back = _take_back(job, matching.chosen)
+    if taken_back:
+        return taken_back
     case = Case(situation, job, matching)
     phase = job_phase_of(case)
     if phase in _ASKING and (told := _ask(case)):
@@ -240,6 +251,20 @@ def _plan_managed(situation: JobSnapshot, job: GenericJob) -> Commands:
     reported = reports.plan_reports(situation, job, matching.chosen)
     gone = delete_all(job, matching.surplus, "another workload matches the job")
     return (*matching.commands, *reported, *step, *gone)
+
+
+def _take_back(job: GenericJob, workload: Obj | None) -> Commands:
+    """Makes a job the controller of its Workload again, whose owner reference somebody removed."""
+    if workload is None or isinstance(job, ComposableJob) or is_controlled_by(workload, job):
+        return ()
+    if states.is_finished(workload) or states.is_deleted(workload):
+        return ()
+    text = f"Updated Workload {workload['metadata']['name']}: its owner reference was missing"
+    return (
+        Recheck(job.resource, job.raw),
+        Change(WORKLOADS, workload, adopt(job, workload)),
+        Emit(job.raw, UPDATED_WORKLOAD, text, WARNING),
+    )
 
 
 def _ask(case: Case) -> Commands:

@@ -16,6 +16,7 @@ from kueuelib.api.names import (
     REASON_FAILED,
     REASON_FAILED_TO_START,
     REASON_OUT_OF_SYNC,
+    REASON_OWNER_NOT_FOUND,
     REASON_SUCCEEDED,
 )
 from kueuelib.errors import PodSetError
@@ -113,6 +114,13 @@ def _workload_finished(case: Case) -> Commands:
         left = stop(case, StopReason.NOT_ADMITTED, message)
         if left:
             return left
+    made = case.job.prebuilt_workload is None and case.job.resource != PODS
+    if reason == REASON_OWNER_NOT_FOUND and made and not case.job.finished():
+        message = "The workload was taken for one without a job"
+        left = stop(case, StopReason.NO_MATCHING_WORKLOAD, message)
+        if left or case.situation.uses_quota(case.job):
+            return left
+        return delete_all(case.job, [case.workload], "it was taken for one without a job")
     ended = finalize(case.job) if case.job.finished() or case.job.resource == PODS else ()
     if not _has_finalizer(case.workload):
         return ended

@@ -76,6 +76,7 @@ class Additions:
             labels=_less(present.labels, added.labels),
             node_selector=_less(present.node_selector, added.node_selector),
             tolerations=tuple(e for e in present.tolerations if e not in added.tolerations),
+            scheduling_gates=_rest(present.scheduling_gates, added.scheduling_gates),
         )
 
     def are_all_in(self, present: PodSetInfo) -> bool:
@@ -86,8 +87,10 @@ class Additions:
         added = self.info
         pairs = [(getattr(present, name), getattr(added, name)) for name in _MAPS.values()]
         kept = [(has, {k: wanted[k] for k in wanted.keys() - ORIGIN_KEYS}) for has, wanted in pairs]
-        return all(has.items() >= wanted.items() for has, wanted in kept) and all(
-            entry in present.tolerations for entry in added.tolerations
+        return (
+            all(has.items() >= wanted.items() for has, wanted in kept)
+            and all(entry in present.tolerations for entry in added.tolerations)
+            and {*added.scheduling_gates} <= {*present.scheduling_gates}
         )
 
     def are_untouched_in(self, present: PodSetInfo) -> bool:
@@ -104,9 +107,11 @@ def between(before: PodSetInfo, after: PodSetInfo) -> Additions:
     """What a start added, given a pod set before and after it."""
     maps = {name: _less(getattr(after, name), getattr(before, name)) for name in _MAPS.values()}
     tolerations = tuple(entry for entry in after.tolerations if entry not in before.tolerations)
-    return Additions(
-        PodSetInfo(after.name, before.count, **maps, tolerations=tolerations), after.count
+    gates = _rest(after.scheduling_gates, before.scheduling_gates)
+    info = PodSetInfo(
+        after.name, before.count, **maps, tolerations=tolerations, scheduling_gates=gates
     )
+    return Additions(info, after.count)
 
 
 def with_memory(job: GenericJob, before: GenericJob, admitted: str) -> Obj:
@@ -206,12 +211,18 @@ def _less(present: Mapping[str, str], gone: Mapping[str, str]) -> dict[str, str]
     return {key: value for key, value in present.items() if gone.get(key) != value}
 
 
+def _rest(present: Sequence[str], gone: Sequence[str]) -> tuple[str, ...]:
+    return tuple([name for name in present if name not in gone])
+
+
 def _raw(added: Additions) -> Obj:
     info = added.info
     entry: Obj = {"name": info.name}
     entry |= {field: getattr(info, name) for field, name in _MAPS.items() if getattr(info, name)}
     if info.tolerations:
         entry["tolerations"] = [*info.tolerations]
+    if info.scheduling_gates:
+        entry["schedulingGates"] = [*info.scheduling_gates]
     if info.count != added.started:
         entry["count"] = {"asked": info.count, "started": added.started}
     return entry
@@ -221,7 +232,14 @@ def _read(entry: Mapping[str, Any]) -> Additions:
     count = entry.get("count") or {"asked": _AS_ASKED, "started": _AS_ASKED}
     maps = {name: dict(entry.get(field) or {}) for field, name in _MAPS.items()}
     tolerations = tuple(map(dict, entry.get("tolerations") or ()))
-    info = PodSetInfo(entry["name"], int(count["asked"]), **maps, tolerations=tolerations)
+    gates = tuple(map(str, entry.get("schedulingGates") or ()))
+    info = PodSetInfo(
+        entry["name"],
+        int(count["asked"]),
+        **maps,
+        tolerations=tolerations,
+        scheduling_gates=gates,
+    )
     return Additions(info, int(count["started"]))
 
 

@@ -21,6 +21,7 @@ from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.runtime.webhook.admission import (
     IS_NEW,
     OLD,
+    changed,
     condition,
     new_or_changed,
     present,
@@ -36,6 +37,9 @@ READY = "status.readyReplicas"
 _NEW_OR_NOT_READY = condition(
     "new-or-not-ready", IS_NEW, f"!({present(OLD, READY)})", f"{OLD}.{READY} == 0"
 )
+_NOTES = "spec.template.metadata.annotations"
+_ASKS = unlike(_NOTES, f"{KUEUE}/podset-", {})
+"""Holds for a job whose only pod template asks for a topology."""
 JUDGED_METADATA = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences")
 """The metadata that the rules of every kind of jobs read."""
 
@@ -173,8 +177,13 @@ def _entry(
     entry.update(copy.deepcopy(dict(selectors)))
     judged = () if integration.validate is no_rules else integration.judged
     if not mutating and judged is not None:
-        new = unusual({}, {}) if integration.plain else ()
-        entry["matchConditions"] = [new_or_changed(*JUDGED_METADATA, *judged, new=new)]
+        new: tuple[str, ...] = ()
+        more: tuple[str, ...] = ()
+        if integration.plain:
+            new = (*unusual({}, {}), _ASKS)
+            more = (f"{_ASKS} && {changed(_NOTES)}",)
+        judged = (*JUDGED_METADATA, *judged)
+        entry["matchConditions"] = [new_or_changed(*judged, new=new, more=more)]
     return WebhookEntry(mutating, webhook_path(resource, mutating=mutating), entry)
 
 
@@ -185,7 +194,7 @@ def rbac_rules(integrations: Iterable[Integration]) -> tuple[Obj, ...]:
         group, plural = integration.resource.group, integration.resource.plural
         if integration.watches:
             rules += [
-                _rule(group, plural, *WATCH, "patch", "delete"),
+                _rule(group, plural, *READ, "patch", "delete"),
                 _rule(group, f"{plural}/status", "patch"),
                 _rule(group, f"{plural}/finalizers", "update"),
             ]

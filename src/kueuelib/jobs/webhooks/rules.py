@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 
 from kueuelib.api.meta import Obj, annotations_of, labels_of, with_label
@@ -16,7 +17,7 @@ from kueuelib.api.names import (
     is_dns1123_subdomain,
 )
 from kueuelib.api.validation.fields import GATES_PATH, gate_errors
-from kueuelib.errors import FieldError
+from kueuelib.errors import FieldError, InvalidJob
 from kueuelib.jobs.contract.capabilities import is_skipped
 from kueuelib.jobs.contract.field_rules import (
     IMMUTABLE,
@@ -30,6 +31,7 @@ from kueuelib.jobs.contract.field_rules import (
 )
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.contract.topology import errors_of_pod_sets
 
 _STAYS = "must not be removed where a LocalQueue default is"
 
@@ -118,6 +120,10 @@ def _always(integration: Integration, obj: Obj) -> list[FieldError]:
     if PARENT_WORKLOAD in annotations and not obj["metadata"].get("ownerReferences"):
         detail = "only an object with an owner has a parent"
         errors.append(forbidden(annotation_path(PARENT_WORKLOAD), detail))
+    with contextlib.suppress(InvalidJob):
+        errors += errors_of_pod_sets(
+            [(one.path, one.template, one.count) for one in integration.job_type(obj).pod_sets()]
+        )
     return errors
 
 

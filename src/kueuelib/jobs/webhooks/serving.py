@@ -14,6 +14,7 @@ from kueuelib.api.missing_features import (
     MissingFeature,
     asked_by_object,
     asked_by_template,
+    asked_by_topology,
     sentence,
 )
 from kueuelib.errors import InvalidJob
@@ -21,6 +22,7 @@ from kueuelib.jobs.contract.capabilities import is_skipped
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.contract.topology import asking_annotations, topology_request
 from kueuelib.jobs.kinds.follower import HELD_BACK, KindFollower, KindMetrics
 from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.stores import JobStores
@@ -131,8 +133,21 @@ def asked_by_job(job: GenericJob, settings: JobSettings) -> Iterator[MissingFeat
     yield from asked_by_object(job.resource.kind, job.raw)
     with contextlib.suppress(InvalidJob):
         for one in job.pod_sets():
-            template = one.template
-            yield from asked_by_template(one.name, template, admits_claims=settings.admits_claims)
+            yield from asked_by_pods(one.name, one.template, settings)
+
+
+def asked_by_pods(pod_set: str, template: Obj, settings: JobSettings) -> Iterator[MissingFeature]:
+    """The requests of a raw pod template, or of a raw pod, for features that are missing.
+
+    Args:
+        pod_set: the name of its pod set.
+        template: the template.
+        settings: what is served.
+    """
+    yield from asked_by_template(pod_set, template, admits_claims=settings.admits_claims)
+    if not settings.places_pods:
+        request = topology_request(asking_annotations(template), None)
+        yield from asked_by_topology(pod_set, request)
 
 
 def warnings_about(asked: Iterable[MissingFeature]) -> Iterator[str]:

@@ -6,7 +6,6 @@ Handlers are pure functions of raw objects. Nothing here waits or uses the netwo
 from __future__ import annotations
 
 import base64
-import copy
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import NoneType
@@ -15,7 +14,7 @@ from typing import Any, Final
 import attrs
 import orjson
 
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, copied
 from kueuelib.api.patch import diff_json_patch
 from kueuelib.errors import ApiError, FieldError, Forbidden, Invalid, InvalidObject
 
@@ -319,14 +318,15 @@ def of_others(user: str) -> Obj:
     return condition("of-others", f"request.userInfo.username != '{user}'")
 
 
-def new_or_changed(*paths: str, new: Sequence[str] = ()) -> Obj:
+def new_or_changed(*paths: str, new: Sequence[str] = (), more: Sequence[str] = ()) -> Obj:
     """New objects, and updates that change a field.
 
     Args:
         paths: of fields, for example `spec` or `metadata.labels`.
         new: expressions, of which one has to hold for a new object; none: every new object.
+        more: expressions for updates that change none of the fields.
     """
-    changes = [changed(path) for path in paths]
+    changes = [*map(changed, paths), *more]
     if not new:
         return condition("new-or-changed", IS_NEW, *changes)
     expression = f"{IS_NEW} ? {' || '.join(new)} : {' || '.join(changes)}"
@@ -492,7 +492,7 @@ def mutating(
     def handle(request: AdmissionRequest) -> Obj:
         if request.object is None or request.operation in {"DELETE", "CONNECT"}:
             return {"allowed": True}
-        given = request.object if pure else copy.deepcopy(request.object)
+        given = request.object if pure else copied(request.object)
         try:
             made = mutator(given, request) if with_request else mutator(given)  # type: ignore[call-arg]
         except (InvalidObject, ApiError) as error:

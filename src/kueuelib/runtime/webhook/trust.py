@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import copy
 import random
 import ssl
 from collections import Counter
@@ -21,7 +20,7 @@ import anyio
 import attrs
 
 from kueuelib.api.kinds import API_SERVICES, SECRETS
-from kueuelib.api.meta import Obj, ObjectKey, Resource
+from kueuelib.api.meta import Obj, ObjectKey, Resource, copied
 from kueuelib.errors import ApiError, ConfigError, Conflict, Forbidden, NotFound, TransportError
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.machinery.store import Delta
@@ -147,7 +146,7 @@ def with_bundle(obj: Obj, ca_cert: bytes) -> Obj:
     bundle = base64.b64encode(ca_cert).decode()
     if all(each.get("caBundle") == bundle for each in _callers(obj)):
         return obj  # found out without a copy: CRDs are large, and looked at every minute
-    made = copy.deepcopy(obj)
+    made: Obj = copied(obj)
     for client_config in _client_configs(made):
         client_config["caBundle"] = bundle
     return made
@@ -159,10 +158,10 @@ def _led(obj: Obj, places: Sequence[Obj], path: str) -> Obj:
     """
     if not path or len(places) != 1 or not _callers(obj):
         return obj
-    made: Obj = copy.deepcopy(obj)
+    made: Obj = copied(obj)
     for config in _client_configs(made):
         if _place(config) != places[0] or _path(config) != path:
-            place = copy.deepcopy(places[0])
+            place = copied(places[0])
             if "url" in place:
                 place["url"] += path
             else:

@@ -23,18 +23,41 @@ from kueuelib.api import names
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, find
 from kueuelib.api.workload_state import passed, passed_all
-from kueuelib.scheduler.blockers import FIT
-from kueuelib.scheduler.decide.cycle_values import Admit, CycleInput, Head, Plan, Wait
+from kueuelib.scheduler.blockers import FIT, NO_FIT
+from kueuelib.scheduler.decide.cycle_values import (
+    Admit,
+    CycleInput,
+    Head,
+    Plan,
+    Wait,
+)
 from kueuelib.scheduler.decide.kept_room import KeptQuota, Promises
-from kueuelib.scheduler.decide.nomination import Entry, asking_of, gave_up, nominate, propose
+from kueuelib.scheduler.decide.nomination import (
+    Entry,
+    asking_of,
+    gave_up,
+    nominate,
+    propose,
+)
 from kueuelib.scheduler.decide.preemption.guard import Judge
-from kueuelib.scheduler.decide.preemption.victims import PendingPreemption, Victim, home_of
+from kueuelib.scheduler.decide.preemption.victims import (
+    PendingPreemption,
+    Victim,
+    home_of,
+)
+from kueuelib.scheduler.decide.second_pass import SecondPasses
 from kueuelib.scheduler.ordering import EntryOrder
 from kueuelib.scheduler.pending.tries import Progress, Promise, Requeue
 from kueuelib.scheduler.policy import PolicyError
-from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource
+from kueuelib.scheduler.quota.amounts import (
+    NO_LIMITS,
+    Amounts,
+    Charge,
+    FlavorResource,
+    leaves_of,
+)
 from kueuelib.scheduler.quota.node import NO_SHARE, Bracket, QuotaNode, Share, borrowed, weigh
-from kueuelib.scheduler.quota.snapshot import Snapshot
+from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.reasons import (
     FitsAfterPreemptions,
     NoFlavors,
@@ -110,12 +133,16 @@ def admission_of(entry: Entry, now: float) -> Admit:
         workload,
         entry.head.cluster_queue,
         proposal.admission,
-        passed_all(workload, required),
+        passed_all(workload, required) and not proposal.delayed,
         required,
         waited if waited > 0 else 0.0,
         proposal.borrowing,
         proposal.usage,
     )
+
+
+def _keys(victims: Iterable[Victim]) -> set[ObjectKey]:
+    return {victim.key for victim in victims}
 
 
 def _queued_since(workload: Workload, now: float) -> float:
@@ -199,7 +226,7 @@ class AdmissionPass:
         """Decides one head."""
         self.expected.pop(entry.head.info.key, None)
         taken: list[ObjectKey] = []
-        again = False
+        again = moved = False
         if entry.proposal.victims:
             taken = sorted(self._victims.keys() & {victim.key for victim in entry.proposal.victims})
             again = bool(taken) or self._has_more_room(entry) or self._is_refused(entry)
@@ -209,6 +236,10 @@ class AdmissionPass:
             self.promises.lift(entry.head, borrows=bool(entry.proposal.borrowing))
         if self._owners is not None and entry.proposal.borrowing:
             entry = self._owners.beside(entry, self._settings, self._judge)
+        if entry.proposal.members and not again and self._lost_places(entry):
+            had = entry.proposal.mode is FIT or entry.proposal.victims
+            entry = self._place_again(entry)
+            again = moved = bool(had) and self._settings.parallel_preemptors
         proposal = entry.proposal
         if proposal.borrowing and self.promises.standing:
             self.promises.keep_from_borrower(entry.head)
@@ -216,12 +247,13 @@ class AdmissionPass:
         if proposal.mode is not FIT and not victims:
             if taken:
                 self.skipped_preemptions[entry.head.cluster_queue] += 1
-            self._blocked(entry)
+            # what took its places may be gone in the next cycle
+            self._blocked(entry, Requeue.FAILED_AFTER_NOMINATION if moved else Requeue.GENERIC)
         elif again and self._fits_after_others(entry, taken):
             self._follow(entry, taken or sorted(self._leaving_near(entry)))
         elif victims and comes_later(self._snapshot, entry) and self._room_is_awaited(entry):
             self._blocked(entry, Requeue.PENDING_PREEMPTION)
-        elif not self._fits(entry):
+        elif (victims and self._victims.keys() & _keys(victims)) or not self._fits(entry):
             if victims:
                 self.skipped_preemptions[entry.head.cluster_queue] += 1
             self._wait(
@@ -246,6 +278,29 @@ class AdmissionPass:
             self.recomputations[entry.head.cluster_queue, self._result(entry)] += 1
         if self._beside:
             self.promises.put_down()
+
+    def give(self, queue: FrozenQueue, amounts: Amounts) -> None:
+        """Charges what somebody got besides the heads."""
+        self._snapshot.add(queue, amounts)
+        self.promises.present.given.append((queue, amounts))
+
+    def take_again(self, entry: Entry) -> None:
+        """Decides a Workload that holds quota, but for whose pods there are no places now.
+
+        It reserves room in leaves only.
+        """
+        proposal = entry.proposal
+        leaves = Charge({}, leaves_of(proposal.usage))
+        gone = self._snapshot.gone  # victims of others, and in parallel all that leave
+        victims = tuple(one for one in proposal.victims if one.key not in gone)
+        entry = changed(entry, proposal=changed(proposal, usage=leaves, victims=victims))
+        if victims and len(victims) == len(proposal.victims) and self._fits(entry):
+            self._preempt(entry)
+        elif proposal.victims:
+            reason = NoLongerFits(entry.queue.spec.cohort)
+            self._wait(entry, reason, Requeue.FAILED_AFTER_NOMINATION, skipped=True)
+        else:
+            self._blocked(entry)
 
     def _result(self, entry: Entry) -> str:
         """The result of a head that chose again."""
@@ -272,6 +327,33 @@ class AdmissionPass:
             self._snapshot, entry.queue, entry.head, self._settings, self._judge, only
         )
         return Entry(entry.head, entry.queue, proposal, entry.order)
+
+    def _lost_places(self, entry: Entry) -> bool:
+        """Whether a head has quota, but earlier heads took the places of its pods."""
+        proposal, snapshot = entry.proposal, self._snapshot
+        if proposal.mode is NO_FIT:
+            return False
+        mark = snapshot.mark()
+        for victim in proposal.victims:
+            if victim.key not in snapshot.gone:
+                snapshot.take_out(victim.holder)
+        lost = snapshot.lacks_places(entry.queue, proposal.usage)
+        snapshot.undo(mark)
+        return lost
+
+    def _place_again(self, entry: Entry) -> Entry:
+        """A head that lost its places, nominated again.
+
+        In Kueue, the victims of others are still there for that.
+        """
+        if self._settings.parallel_preemptors:
+            return self._look_again(entry)
+        mark = self._snapshot.mark()
+        for victim in self._victims.values():
+            self._snapshot.put_back(victim.holder)
+        nominated = self._look_again(entry)
+        self._snapshot.undo(mark)
+        return nominated
 
     def _is_refused(self, entry: Entry) -> bool:
         """Whether the preemption policy refuses a victim, given those of earlier heads."""
@@ -420,7 +502,9 @@ class AdmissionPass:
             reserved = self._reserved(entry)
             if self._owners is not None:
                 self._owners.withhold(queue, reserved)
-            self._charge(entry, reserved)
+            usage = proposal.usage
+            kept = Charge(reserved, usage.leaves) if isinstance(usage, Charge) else reserved
+            self._charge(entry, kept)
         progress = proposal.progress if requeue is Requeue.GENERIC else ()
         self._wait(entry, reason, requeue, progress)
 
@@ -547,6 +631,8 @@ def decide_on(snapshot: Snapshot, cycle: CycleInput, now: float) -> Plan:
     """
     judge = Judge(cycle.settings.preemption, cycle.past, now)
     turns = AdmissionPass(snapshot, cycle, now, judge)
+    again = SecondPasses(turns.promises.present, cycle.settings, turns.give, turns.take_again)
+    passes = again.nominate(cycle.second)
     entries: list[Entry] = []
     refused: list[Wait] = []
     for head in sorted(cycle.heads, key=attrgetter("cluster_queue")):
@@ -556,7 +642,7 @@ def decide_on(snapshot: Snapshot, cycle: CycleInput, now: float) -> Plan:
         else:
             entries.append(outcome)
     turns.expected = {entry.head.info.key: entry.head for entry in entries if entry.head.promise}
-    order = []
+    order = [one.info.key for one in again.take_all(passes)]
     for entry in in_turn(entries, turns.shown, cycle.settings):
         turns.take(entry)
         order.append(entry.head.info.key)
@@ -571,4 +657,6 @@ def decide_on(snapshot: Snapshot, cycle: CycleInput, now: float) -> Plan:
         turns.skipped_preemptions,
         turns.recomputations,
         tuple(head.info.key for head in turns.promises.broken),
+        tuple(again.placed),
+        tuple(again.evictions),
     )

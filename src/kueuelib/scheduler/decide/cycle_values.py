@@ -46,6 +46,24 @@ class Head:
 
 
 @value
+class SecondPass:
+    """A Workload that holds quota, and lacks places for its pods (KEP-2724).
+
+    Attributes:
+        info: its computed form.
+        holder: its charge.
+    """
+
+    info: WorkloadInfo
+    holder: Holder
+
+    @property
+    def head(self) -> Head:
+        """The same as a head of its ClusterQueue."""
+        return Head(self.info, self.holder.cluster_queue, None)
+
+
+@value
 class CycleInput:
     """Everything that a cycle depends on.
 
@@ -60,6 +78,7 @@ class CycleInput:
             count as gone.
         wanted: what waiting Workloads want of the nominal quota of their ClusterQueue, if that is
             protected.
+        second: the Workloads that need a second pass.
     """
 
     heads: tuple[Head, ...]
@@ -70,6 +89,7 @@ class CycleInput:
     promised: tuple[Head, ...] = ()
     leaving: tuple[Holder, ...] = ()
     wanted: Mapping[str, Mapping[FlavorResource, int]] = attrs.field(factory=dict)
+    second: tuple[SecondPass, ...] = ()
 
 
 @record
@@ -99,6 +119,44 @@ class Admit:
     wait_seconds: float
     borrowing: int
     usage: Amounts
+
+
+@record
+class Place:
+    """New places for the pods of a Workload that holds quota (KEP-2724).
+
+    Attributes:
+        key: the Workload.
+        uid: its UID.
+        workload: the object that was evaluated.
+        cluster_queue: the queue whose quota it holds.
+        admission: for its status; only the places differ from the present one.
+        usage: its charge: the quota of before, and the new places.
+    """
+
+    key: ObjectKey
+    uid: str
+    workload: Workload
+    cluster_queue: str
+    admission: Admission
+    usage: Amounts
+
+
+@frozen
+class NodeEviction:
+    """A Workload that is evicted, because no other node can take the pods of a failed one.
+
+    Attributes:
+        key: the Workload.
+        uid: its UID.
+        message: of the condition `Evicted`.
+        why: why its pods found no places.
+    """
+
+    key: ObjectKey
+    uid: str
+    message: str
+    why: str
 
 
 @record
@@ -176,6 +234,8 @@ class Plan:
         recomputations: by ClusterQueue and result, how many heads chose victims again because
             earlier heads took theirs.
         broken: the Workloads that no longer have the room they were promised.
+        placed: the Workloads with new places after a second pass.
+        evictions: those that found none for the pods of a failed node.
     """
 
     admissions: tuple[Admit, ...]
@@ -186,3 +246,5 @@ class Plan:
     skipped_preemptions: Mapping[str, int] = attrs.field(factory=dict, eq=False)
     recomputations: Mapping[tuple[str, str], int] = attrs.field(factory=dict, eq=False)
     broken: tuple[ObjectKey, ...] = ()
+    placed: tuple[Place, ...] = ()
+    evictions: tuple[NodeEviction, ...] = ()

@@ -10,10 +10,11 @@ borrowing ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final
 
+from kueuelib.api.patterns import PLACES_PENDING
 from kueuelib.scheduler.blockers import (
     FIT,
     NO_CANDIDATES,
@@ -23,8 +24,10 @@ from kueuelib.scheduler.blockers import (
     FlavorAttempt,
     GroupBlocked,
     Mode,
+    NoPlaces,
     PodSetBlocked,
     QuotaInUse,
+    TopologyMismatch,
 )
 from kueuelib.scheduler.decide.offers import (
     Offer,
@@ -43,10 +46,13 @@ from kueuelib.scheduler.quota.amounts import (
     FlavorResource,
     available_along,
     level,
+    pair_of,
 )
 from kueuelib.scheduler.quota.queue_spec import FIRST_FIT, Fungibility
 from kueuelib.scheduler.quota.snapshot import Snapshot
-from kueuelib.scheduler.values import value
+from kueuelib.scheduler.topology.placement import layers_of
+from kueuelib.scheduler.topology.pod_sets import Member, NoPlace, place_all
+from kueuelib.scheduler.values import changed, value
 
 
 @value
@@ -115,7 +121,7 @@ def assign(
             snapshot, preemptor, policy, pod_set, earlier, skipped, pinned
         )
         if obstacles:
-            blocked.append(PodSetBlocked(pod_set.name, obstacles))
+            blocked += (PodSetBlocked(part.needs.name, obstacles) for part in pod_set.parts)
         if worst is not FIT:
             mode = min(mode, worst)
             if worst is NO_FIT:
@@ -125,9 +131,10 @@ def assign(
         if most:
             borrowing = max(borrowing, most)
     if mode is FIT:
-        return offers[picks, borrowing]
+        proposal = offers[picks, borrowing]
+        return _with_places(snapshot, preemptor, proposal) if proposal.members else proposal
     free = offers[picks, 0]
-    return Proposal(
+    proposal = Proposal(
         mode,
         free.admission,
         free.usage,
@@ -135,7 +142,105 @@ def assign(
         free.progress,
         frozenset(contested),
         tuple(blocked),
+        members=free.members,
     )
+    if mode is NO_FIT or not free.members:
+        return proposal
+    return _with_places(snapshot, preemptor, proposal)
+
+
+# ---- the places of pods, in the flavors that quota gave them (KEP-2724) --------------------------
+
+
+def _with_places(snapshot: Snapshot, preemptor: Preemptor, proposal: Proposal) -> Proposal:
+    """A proposal with places for its pods, if there are any, now or without all that have some.
+
+    Pods for which nodes have yet to be made get their places later.
+    """
+    spec, delaying = preemptor.queue.spec, snapshot.delaying
+    later = {
+        member.name
+        for member in proposal.members
+        if delaying and not delaying.isdisjoint(spec.checks_for((member.flavor,)))
+    }
+    for member in proposal.members:
+        wrong = _not_placeable(snapshot, member)
+        if wrong is not None:
+            return changed(proposal, mode=NO_FIT, blocked=(*proposal.blocked, wrong))
+    if later:
+        assigned = tuple(
+            one.evolve(delayed_topology_request=PLACES_PENDING) if one.name in later else one
+            for one in proposal.admission.pod_set_assignments
+        )
+        members = tuple(member for member in proposal.members if member.name not in later)
+        admission = proposal.admission.evolve(pod_set_assignments=assigned)
+        proposal = changed(proposal, admission=admission, members=members, delayed=True)
+    return with_places(snapshot, proposal) if proposal.members else proposal
+
+
+def with_places(snapshot: Snapshot, proposal: Proposal) -> Proposal:
+    """A proposal whose pods have places now, or would have if nobody else had any."""
+    members, blocked = proposal.members, proposal.blocked
+    mode = proposal.mode
+    if mode is FIT:
+        placed = place_all(snapshot.leaves, members)
+        if not isinstance(placed, tuple):
+            return proposal.placed(placed)
+        blocked = (*blocked, _unplaced(members, placed, Mode.PREEMPT))
+        mode = Mode.PREEMPT
+    alone = place_all(snapshot.leaves, members, empty=True)
+    if isinstance(alone, tuple):
+        if mode is proposal.mode:
+            blocked = _unsaid(blocked, _unplaced(members, alone, NO_FIT))
+        return changed(proposal, mode=NO_FIT, blocked=blocked)
+    contested = set(proposal.contested)
+    by_name = {one.name: one for one in proposal.admission.pod_set_assignments}
+    for member in members:
+        given = by_name[member.name]
+        contested.update(pair_of(flavor, name) for name, flavor in given.flavors.items())
+    return changed(proposal, mode=mode, contested=frozenset(contested), blocked=blocked).placed(
+        alone
+    )
+
+
+def _not_placeable(snapshot: Snapshot, member: Member) -> PodSetBlocked | None:
+    """Why a pod set cannot have places, whatever is free; None if it can."""
+    if not member.flavor:
+        text = "no TAS flavor assigned"
+    elif member.flavor not in snapshot.leaves.nodes:
+        text = f"more than one TAS flavor assigned: {member.flavor}"
+    else:
+        layers = layers_of(member.request)
+        size = layers[0].size if layers else 1
+        if size > 0 and member.count % size == 0:
+            return None
+        text = f"slice size {size} must evenly divide pod count {member.count}"
+    blocker = TopologyMismatch(member.flavor, text)
+    attempt = FlavorAttempt(member.flavor, NO_FIT, (blocker,))
+    return PodSetBlocked(member.name, (GroupBlocked((attempt,)),))
+
+
+def _unsaid(blocked: tuple[PodSetBlocked, ...], more: PodSetBlocked) -> tuple[PodSetBlocked, ...]:
+    """Obstacles in quota, and that there are no places either, which the message does not say."""
+    ((attempt,),) = (group.attempts for group in more.groups)
+    silent = FlavorAttempt(attempt.flavor, NO_FIT, (NoPlaces(attempt.flavor, ""),))
+    return tuple(
+        PodSetBlocked(
+            one.pod_set, tuple(GroupBlocked((*group.attempts, silent)) for group in one.groups)
+        )
+        if one.pod_set == more.pod_set
+        else one
+        for one in blocked
+    )
+
+
+def _unplaced(
+    members: Sequence[Member], failures: tuple[NoPlace, ...], mode: Mode
+) -> PodSetBlocked:
+    first = failures[0]
+    flavor = next(member.flavor for member in members if member.name == first.pod_sets[0])
+    attempt = FlavorAttempt(flavor, mode, (NoPlaces(flavor, first.why.text),))
+    return PodSetBlocked(first.pod_sets[0], (GroupBlocked((attempt,)),))
 
 
 def _choose(

@@ -6,7 +6,7 @@ head also gets victims, if there are any.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from kueuelib.scheduler.blockers import FIT, NO_CANDIDATES, NO_FIT, Together
@@ -15,7 +15,7 @@ from kueuelib.scheduler.decide.flavors import assign
 from kueuelib.scheduler.decide.offers import Proposal
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.preemption.search import find_once
-from kueuelib.scheduler.decide.preemption.victims import Preemptor, SearchResult
+from kueuelib.scheduler.decide.preemption.victims import Preemptor, SearchResult, Victim
 from kueuelib.scheduler.object_reasons import (
     ChecksFailed,
     ClusterQueueInactive,
@@ -31,6 +31,8 @@ from kueuelib.scheduler.quota.amounts import PODS
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.reasons import Reason
 from kueuelib.scheduler.settings import Settings
+from kueuelib.scheduler.topology.placement import layers_of
+from kueuelib.scheduler.topology.pod_sets import place_all
 from kueuelib.scheduler.values import changed, value
 
 # ---- partial admission: the largest pod counts that fit, between minCount and count --------------
@@ -231,7 +233,7 @@ def propose(
             return kept
     proposal = assign(snapshot, preemptor, info, None, progress, fungible=fungible, only=only)
     if proposal.mode is not FIT:
-        proposal = _with_victims(proposal, snapshot, preemptor, head, settings)
+        proposal = with_victims(proposal, snapshot, preemptor, head, settings)
         shrinks = settings.partial_admission and not _is_possible(proposal)
         if shrinks and can_shrink(info.pod_sets):
             fewer = _for_fewer_pods(snapshot, preemptor, head, settings, progress, only)
@@ -241,7 +243,7 @@ def propose(
     return changed(proposal, protected=guard.protected, unevictable=guard.unevictable)
 
 
-def _with_victims(
+def with_victims(
     proposal: Proposal, snapshot: Snapshot, preemptor: Preemptor, head: Head, settings: Settings
 ) -> Proposal:
     """A proposal with the workloads that must leave for it."""
@@ -250,10 +252,23 @@ def _with_victims(
     needed = proposal.usage
     if not settings.preempt_for_pods:
         needed = {pair: needed[pair] for pair in needed if pair.resource != PODS}
-    sought = find_once(snapshot, preemptor, proposal.contested, needed)
+    members = proposal.members
+    sought = find_once(snapshot, preemptor, proposal.contested, needed, members)
+    if members and sought.victims:
+        proposal = _without(snapshot, sought.victims, proposal)
     hopeful = not sought.victims and proposal.mode is not NO_CANDIDATES
     together = _together(sought) if hopeful else None
     return changed(proposal, victims=sought.victims, together=together)
+
+
+def _without(snapshot: Snapshot, victims: Iterable[Victim], proposal: Proposal) -> Proposal:
+    """A proposal with the places that its pods get once the victims have left."""
+    mark = snapshot.mark()
+    for victim in victims:
+        snapshot.take_out(victim.holder)
+    places = place_all(snapshot.leaves, proposal.members)
+    snapshot.undo(mark)
+    return proposal if isinstance(places, tuple) else proposal.placed(places)
 
 
 def _for_fewer_pods(
@@ -268,11 +283,21 @@ def _for_fewer_pods(
     info, fungible = head.info, settings.flavor_fungibility
 
     def attempt(counts: tuple[int, ...]) -> Proposal | None:
+        counts = tuple(map(_in_whole_slices, info.pod_sets, counts))
         fewer = assign(snapshot, preemptor, info, counts, progress, fungible=fungible, only=only)
-        proposal = _with_victims(fewer, snapshot, preemptor, head, settings)
+        proposal = with_victims(fewer, snapshot, preemptor, head, settings)
         return proposal if _is_possible(proposal) else None
 
     return search(info.pod_sets, attempt)
+
+
+def _in_whole_slices(pod_set: PodSetNeeds, count: int) -> int:
+    """A count that slices divide (KEP-2724): not above the given one, unless too few were left."""
+    layers = layers_of(pod_set.topology)
+    if not layers or pod_set.min_count is None or layers[0].size <= 0:
+        return count
+    size = layers[0].size
+    return max(count // size, -(-pod_set.min_count // size)) * size
 
 
 def asking_of(head: Head) -> Asking:

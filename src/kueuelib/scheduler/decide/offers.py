@@ -7,8 +7,11 @@ only compares amounts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import attrs
+
+from kueuelib.api.conversion import topology_assignment
 from kueuelib.api.core import PodSpec
 from kueuelib.api.kueue import Admission, PodSetAssignment
 from kueuelib.api.nodes import required_node_affinity, requirement_matches, untolerated
@@ -22,15 +25,19 @@ from kueuelib.scheduler.blockers import (
     PodSetBlocked,
     ResourceUncovered,
     Together,
+    TopologyMismatch,
     UntoleratedTaint,
 )
 from kueuelib.scheduler.decide.preemption.victims import Victim
 from kueuelib.scheduler.pending.tries import Progress
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds, WorkloadInfo
 from kueuelib.scheduler.policy import Protected, Unevictable, again_after
-from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
-from kueuelib.scheduler.quota.queue_spec import Flavor, QueueSpec
-from kueuelib.scheduler.values import value
+from kueuelib.scheduler.quota.amounts import Amounts, Charge, FlavorResource, Requests
+from kueuelib.scheduler.quota.queue_spec import Flavor, FlavorGroup, QueueSpec
+from kueuelib.scheduler.topology.placement import asks_explicitly, missing_level
+from kueuelib.scheduler.topology.pod_sets import Member, Places
+from kueuelib.scheduler.topology.tree import total_charges
+from kueuelib.scheduler.values import changed, value
 
 MOST_SHAPES = 64
 """The maximum number of shapes that a ClusterQueue remembers; then it forgets all."""
@@ -70,18 +77,37 @@ class GroupOffers:
 
 
 @value
-class PodSetOffers:
-    """The flavors for one pod set.
+class Part:
+    """A pod set that gets flavors.
 
     Attributes:
-        name: the pod set.
+        needs: the pod set.
         count: the number of pods.
-        groups: the groups of its requests, in the order of the search. The resource that comes
+        requests: of all of them.
+        index: its place in the Workload.
+        placed: whether its pods get places on nodes (KEP-2724).
+    """
+
+    needs: PodSetNeeds
+    count: int
+    requests: Requests
+    index: int
+    placed: bool
+
+
+@value
+class PodSetOffers:
+    """The flavors for one pod set, or for a leader with its workers, which share them.
+
+    Attributes:
+        name: the first pod set.
+        parts: the pod sets.
+        groups: the groups of their requests, in the order of the search. The resource that comes
             first in the alphabet is searched last.
     """
 
     name: str
-    count: int
+    parts: tuple[Part, ...]
     groups: tuple[GroupOffers, ...]
 
 
@@ -101,6 +127,9 @@ class Proposal:
         together: why it would not help, if each pair of flavor and resource could be freed.
         protected: the workloads that the preemption policy protected, or None.
         unevictable: those whose eviction the API server refused, or None.
+        members: the pod sets that need places.
+        places: where they are placed, or would be without all that have places now.
+        delayed: whether any pods get places only after checks.
     """
 
     mode: Mode
@@ -114,6 +143,29 @@ class Proposal:
     together: Together | None = None
     protected: Protected | None = None
     unevictable: Unevictable | None = None
+    members: tuple[Member, ...] = ()
+    places: Places = attrs.field(factory=dict)
+    delayed: bool = False
+
+    def placed(self, places: Places) -> Proposal:
+        """The same with places for its pods."""
+        assigned = tuple(
+            one.evolve(
+                topology_assignment=topology_assignment(
+                    places[one.name].levels, places[one.name].domains
+                )
+            )
+            if one.name in places
+            else one
+            for one in self.admission.pod_set_assignments
+        )
+        leaves = total_charges(one.charges for one in places.values())
+        return changed(
+            self,
+            admission=self.admission.evolve(pod_set_assignments=assigned),
+            usage=Charge(self.usage, leaves),
+            places=places,
+        )
 
     @property
     def again(self) -> float | None:
@@ -144,7 +196,7 @@ class Offers(dict[tuple[Picks, int], Proposal]):
 
     Attributes:
         flavors: the ResourceFlavors that exist.
-        pod_sets: per pod set.
+        pod_sets: per pod set, or group of pod sets with common flavors.
     """
 
     __slots__ = ("_cluster_queue", "flavors", "pod_sets")
@@ -159,33 +211,54 @@ class Offers(dict[tuple[Picks, int], Proposal]):
         super().__init__()
         self._cluster_queue = spec.name
         self.flavors = flavors
-        self.pod_sets = tuple(
-            PodSetOffers(pod_set.name, count, _groups(spec, flavors, pod_set, count))
-            for pod_set, count in zip(info.pod_sets, counts, strict=True)
-        )
+        self.pod_sets = _pod_sets(spec, flavors, info, counts)
 
     def __missing__(self, key: tuple[Picks, int]) -> Proposal:
         picks, borrowing = key
         left = iter(picks)
         pairs = iter(zip(left, left, strict=True))
         usage: dict[FlavorResource, int] = {}
-        assigned, progress = [], []
+        assigned: dict[int, PodSetAssignment] = {}
+        progress = []
+        members: list[Member] = []
         for pod_set in self.pod_sets:
             chosen = {}
             for group, (index, last) in zip(pod_set.groups, pairs, strict=False):
                 offer = group.offers[index]
                 for pair, amount in offer.charges:
-                    chosen[pair.resource] = offer.flavor, amount, last
+                    chosen[pair.resource] = offer.flavor, last
                     usage[pair] = usage.get(pair, 0) + amount
-            flavors = {name: chosen[name][0] for name in sorted(chosen)}
-            amounts = {name: quantity_of(name, chosen[name][1]) for name in flavors}
-            assigned.append(PodSetAssignment(pod_set.name, flavors, amounts, pod_set.count))
-            if flavors:
-                tried = tuple((name, chosen[name][2]) for name in flavors)
-                progress.append((pod_set.name, tried))
-        admission = Admission(self._cluster_queue, tuple(assigned))
-        proposal = self[key] = Proposal(FIT, admission, usage, borrowing, tuple(progress))
+            for part in pod_set.parts:
+                name = part.needs.name
+                flavors = {
+                    each: chosen[each][0] for each in sorted(chosen) if each in part.requests
+                }
+                amounts = {each: quantity_of(each, part.requests[each]) for each in flavors}
+                assigned[part.index] = PodSetAssignment(name, flavors, amounts, part.count)
+                if flavors:
+                    progress.append((name, tuple((each, chosen[each][1]) for each in flavors)))
+                if part.placed and part.count:
+                    shared = flavors or {each: chosen[each][0] for each in chosen}
+                    members.append(self._member(part, shared))
+        ordered = tuple(map(assigned.__getitem__, sorted(assigned)))
+        admission = Admission(self._cluster_queue, ordered)
+        proposal = self[key] = Proposal(
+            FIT, admission, usage, borrowing, tuple(progress), members=tuple(members)
+        )
         return proposal
+
+    def _member(self, part: Part, flavors: Mapping[str, str]) -> Member:
+        """A pod set that needs places, in the only flavor with a topology that it got."""
+        needs = part.needs
+        placing = sorted({each for each in flavors.values() if self.flavors[each].topology})
+        return Member(
+            needs.name,
+            ", ".join(placing),
+            part.count,
+            needs.on_node,
+            needs.spec.template.spec,
+            needs.topology,
+        )
 
 
 def offers_for(
@@ -213,11 +286,35 @@ def offers_for(
     return known
 
 
+def _pod_sets(
+    spec: QueueSpec, flavors: Mapping[str, Flavor], info: WorkloadInfo, counts: tuple[int, ...]
+) -> tuple[PodSetOffers, ...]:
+    everywhere = bool(spec.groups)
+    for group in spec.groups:
+        for name in group.flavors:
+            flavor = flavors.get(name)
+            everywhere = everywhere and flavor is not None and bool(flavor.topology)
+    together: dict[object, list[Part]] = {}
+    for index, (needs, count) in enumerate(zip(info.pod_sets, counts, strict=True)):
+        asked = needs.topology
+        key = None if asked is None else asked.pod_set_group_name
+        requests = needs.requests(count, count_pods=spec.counts_pods)
+        placed = everywhere or (asked is not None and asks_explicitly(asked))
+        part = Part(needs, count, requests, index, placed)
+        together.setdefault(index if key is None else key, []).append(part)
+    return tuple(
+        PodSetOffers(parts[0].needs.name, tuple(parts), _groups(spec, flavors, parts))
+        for parts in together.values()
+    )
+
+
 def _groups(
-    spec: QueueSpec, flavors: Mapping[str, Flavor], pod_set: PodSetNeeds, count: int
+    spec: QueueSpec, flavors: Mapping[str, Flavor], parts: Sequence[Part]
 ) -> tuple[GroupOffers, ...]:
-    requests = pod_set.requests(count, count_pods=spec.counts_pods)
-    pods = pod_set.spec.template.spec
+    requests = dict(parts[0].requests)
+    for part in parts[1:]:
+        for resource, amount in part.requests.items():
+            requests[resource] = requests.get(resource, 0) + amount
     groups: list[GroupOffers] = []
     covered: set[str] = set()
     for resource in sorted(requests, reverse=True):
@@ -229,7 +326,9 @@ def _groups(
             offers = []
             for name in group.flavors:
                 flavor = flavors.get(name)
-                mismatch = FlavorMissing(name) if flavor is None else mismatch_of(flavor, pods)
+                mismatch = (
+                    FlavorMissing(name) if flavor is None else _mismatch(flavor, group, parts)
+                )
                 pairs = group.pairs[name].items()
                 charges = [(pair, requests[key]) for key, pair in pairs if key in requests]
                 offers.append(Offer(name, mismatch, tuple(charges)))
@@ -237,6 +336,39 @@ def _groups(
         elif requests[resource] and not spec.ignores_undeclared:
             groups.append(GroupOffers(resource, (Offer("", ResourceUncovered(resource)),)))
     return tuple(groups)
+
+
+def _mismatch(flavor: Flavor, group: FlavorGroup, parts: Sequence[Part]) -> Blocker | None:
+    """Why one of some pod sets cannot have a flavor, apart from quota; None if all can."""
+    for part in parts:
+        mismatch: Blocker | None = None
+        if flavor.topology or part.placed:
+            mismatch = _topology_mismatch(flavor, group, part)
+        mismatch = mismatch or mismatch_of(flavor, part.needs.spec.template.spec)
+        if mismatch is not None:
+            return mismatch
+    return None
+
+
+def _topology_mismatch(flavor: Flavor, group: FlavorGroup, part: Part) -> Blocker | None:
+    """Why the topology of a flavor is not that of a pod set (KEP-2724); None if it is."""
+    asked, name = part.needs.topology, flavor.name
+    if not part.placed:
+        return TopologyMismatch(name, f'Flavor "{name}" supports only TopologyAwareScheduling')
+    if not asks_explicitly(asked):
+        return None
+    if not flavor.topology:
+        if part.needs.on_node.keys().isdisjoint(group.resources):
+            return None
+        return TopologyMismatch(name, f'Flavor "{name}" does not support TopologyAwareScheduling')
+    if not flavor.levels:
+        return TopologyMismatch(name, f'Flavor "{name}" information missing in TAS cache')
+    if asked is not None and missing_level(asked, flavor.levels):
+        text = f'Flavor "{name}" does not contain the requested level'
+        levels = ", ".join(flavor.levels)
+        detail = f"Topology {flavor.topology} of flavor {name} has the levels {levels}"
+        return TopologyMismatch(name, text, detail)
+    return None
 
 
 def mismatch_of(flavor: Flavor, spec: PodSpec) -> Blocker | None:

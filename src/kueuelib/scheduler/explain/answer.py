@@ -26,6 +26,7 @@ from kueuelib.scheduler.explain.obstacles import (
     unhonoured_in,
 )
 from kueuelib.scheduler.explain.own_changes import PodsReturn, Ungate, is_group
+from kueuelib.scheduler.explain.places import DomainRoom, rooms_of
 from kueuelib.scheduler.explain.rows import Row, TreeRow, rows_of, tree_rows
 from kueuelib.scheduler.explain.search import Search
 from kueuelib.scheduler.explain.trial import (
@@ -68,6 +69,7 @@ class Explanation:
             cohort without an object.
         problems: errors in the set-up.
         changes: single changes that would give it quota now, each tried.
+        places: the domains that lack room for its pods, the best first (KEP-2724).
         pairs: pairs of changes that would, if no single one does and they were searched for.
         tried: the kinds of changes whose search was completed.
         limits: the gaps in the search for changes, as sentences for people.
@@ -99,6 +101,7 @@ class Explanation:
     notes: tuple[str, ...] = ()
     awaited: tuple[Awaited, ...] = ()
     pairs: tuple[TriedPair, ...] = ()
+    places: tuple[DomainRoom, ...] = ()
 
     @property
     def verdict(self) -> TrialResult:
@@ -163,7 +166,8 @@ def explain(
         for one in (search.run() if changes else ())
     ]
     two = search.pairs(pairs()) if changes and pairs is not None and not with_checks else ()
-    rows = rows_of(trials.engine(), key, reason) if waits else ()
+    places = world.settings.places_pods
+    rows = rows_of(trials.engine(), key, reason, places_pods=places) if waits else ()
     return Explanation(
         key=key,
         workload=workload,
@@ -196,6 +200,7 @@ def explain(
             *(_of_borrowers(trials.engine(), world, workload) if waits else ()),
         ),
         awaited=awaited_checks(world, workload),
+        places=rooms_of(trials.engine(), trials.near, key, reason),
     )
 
 

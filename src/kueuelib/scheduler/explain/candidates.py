@@ -47,7 +47,9 @@ from kueuelib.scheduler.explain.own_changes import (
     job_of,
     node_demands,
     returns,
+    slice_of,
 )
+from kueuelib.scheduler.explain.place_changes import cordoned, relaxations
 from kueuelib.scheduler.explain.sizes import MOST
 from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, Place, World
 from kueuelib.scheduler.quota.queue_spec import queue_spec
@@ -254,6 +256,7 @@ ITSELF = "the Workload itself"
 POLICIES = "policies of its ClusterQueue"
 OWN_QUOTAS = "quotas of its ClusterQueue"
 HOLDERS = "other Workloads"
+NODES = "nodes"
 LOCAL_QUEUES = "other LocalQueues of its namespace"
 OTHER_QUOTAS = "quotas of other members of the cohort"
 COHORT_QUOTAS = "quotas of Cohorts"
@@ -292,6 +295,7 @@ def _kinds(
         yield ITSELF, iter([steps])
     yield ITSELF, _each(fewest_pods(workload))
     yield ITSELF, _each(for_nodes(world, workload))
+    yield ITSELF, relaxations(world, workload)
     if queue is not None:
         yield OWN_QUOTAS, _each(own_raises(world, queue))
         yield POLICIES, policies(queue)
@@ -302,6 +306,7 @@ def _kinds(
         yield HOLDERS, _each(map(Ends, holders(near)))
         rivals = sorted(near.workloads.keys() - near.alone(key).workloads.keys())
         yield HOLDERS, _each(map(Withdraws, rivals))
+        yield NODES, _each(cordoned(world, queue))
     yield LOCAL_QUEUES, _each(moves(world, workload))
     if queue is not None:
         yield COHORT_QUOTAS, _each(cohort_raises(world, queue))
@@ -374,15 +379,17 @@ def for_nodes(world: World, workload: Workload) -> Iterator[CandidateChange]:
 
 
 def fewest_pods(workload: Workload) -> Iterator[FewerPods]:
-    """One pod of each pod set.
+    """One pod of each pod set, or one slice.
 
     Args:
         workload: the workload.
     """
     job = job_of(workload)
     for one in workload.spec.pod_sets:
-        if one.count > 1:
-            yield FewerPods(workload.key, one.name, one.count, 1, one.min_count, job=job)
+        unit = slice_of(one)
+        if one.count > unit:
+            least = one.min_count
+            yield FewerPods(workload.key, one.name, one.count, unit, least, unit, job=job)
 
 
 def priorities(near: World, workload: Workload) -> tuple[SetPriority, ...]:

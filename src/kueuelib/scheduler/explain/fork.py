@@ -29,6 +29,7 @@ from kueuelib.scheduler.quota.cache import Cache, QueueState, Tally
 from kueuelib.scheduler.quota.forest import Forest, Ledger, NodeUsage, UsageByNode
 from kueuelib.scheduler.quota.holders import Priorities
 from kueuelib.scheduler.quota.past_usage import Account, PastUsage
+from kueuelib.scheduler.topology.nodes import NodeCache, TreeOfFlavor
 
 T = TypeVar("T")
 
@@ -45,6 +46,7 @@ _MUTABLE = frozenset(
         Heap,
         PreemptionHistory,
         Ledger,
+        NodeCache,
         ScopeChanges,
         PastUsage,
         Pending,
@@ -59,6 +61,7 @@ _MUTABLE = frozenset(
         NodeUsage,
         EngineState,
         Tally,
+        TreeOfFlavor,
         WorkloadFacts,
     )
 )

@@ -8,7 +8,6 @@ decided again, as a manager does after a restart.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 
 import attrs
@@ -16,6 +15,7 @@ import attrs
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, find
 from kueuelib.api.names import EVICTED, REASON_PREEMPTED
+from kueuelib.api.phrases import PREEMPTED_FOR
 from kueuelib.api.workload_state import has_quota
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
@@ -23,8 +23,6 @@ from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.pending.workload_info import waits_for_victims
-
-_PREEMPTOR = re.compile(r"Preempted to accommodate a workload \(UID: ([^,]*),")
 
 
 def is_leaving(workload: Workload) -> bool:
@@ -97,8 +95,8 @@ def note_on_leaving(world: World, key: ObjectKey, kept: Collection[ObjectKey]) -
     for each, other in sorted(world.workloads.items()):
         if is_leaving(other) and world.home_of(other) in scope:
             evicted = find(other.status.conditions, EVICTED)
-            match = _PREEMPTOR.match(evicted.message) if evicted is not None else None
-            preemptor = match[1] if match else ""
+            match = PREEMPTED_FOR.match(evicted.message) if evicted is not None else None
+            preemptor = match["uid"] if match else ""
             if not preemptor or preemptor not in known:
                 leaving.append(f"{each} (for {names.get(preemptor) or 'another Workload'})")
     if not leaving:

@@ -20,6 +20,7 @@ from kueuelib.api.missing_features import (
     RECORDS,
     SEVERAL_FLAVORS,
     TOPOLOGY,
+    absence,
     asked_by_topology,
     sentence,
 )
@@ -38,6 +39,7 @@ from kueuelib.scheduler.object_reasons import (
     InvalidResources,
     LimitRangeViolated,
     LocalQueueFacts,
+    ResourceProblem,
 )
 from kueuelib.scheduler.pending.requests import NO_LIMIT_RANGES
 from kueuelib.scheduler.pending.workload_info import gates_of, needs_of
@@ -66,6 +68,7 @@ _KNOWN: Final = frozenset(
     value for value in vars(names).values() if isinstance(value, str) and value.startswith(_DOMAIN)
 )
 _SILENT: Final = (_KNOWN, RECORDS)
+_OF_TEMPLATES: Final = "it belongs in the annotations of the pod template"
 _MOST_PLACES: Final = 5
 
 
@@ -100,7 +103,11 @@ def unhonoured_in(world: World, key: ObjectKey) -> tuple[Unhonoured, ...]:
 
 
 def unhonoured_keys(
-    subject: str, metadata: Mapping[str, Any], waiting_for: Collection[str] = OF_JOBS
+    subject: str,
+    metadata: Mapping[str, Any],
+    waiting_for: Collection[str] = OF_JOBS,
+    *,
+    of_pods: bool = False,
 ) -> Iterator[Unhonoured]:
     """The labels and annotations without effect of an object.
 
@@ -108,12 +115,15 @@ def unhonoured_keys(
         subject: the object, as kind and name.
         metadata: its raw metadata.
         waiting_for: those that make its workload wait, which is an effect.
+        of_pods: whether it is a pod or a pod template, where a request for a topology belongs.
     """
     for field in ("labels", "annotations"):
         for key in sorted(metadata.get(field) or {}):
             if key.startswith(_DOMAIN) and not any(key in each for each in (*_SILENT, waiting_for)):
                 meaning = _meaning(KEYS.get(key))
                 yield Unhonoured(subject, f"metadata.{field}[{key}]", meaning)
+            elif key in names.TOPOLOGY_KEYS and not (of_pods and field == "annotations"):
+                yield Unhonoured(subject, f"metadata.{field}[{key}]", _OF_TEMPLATES)
 
 
 def _in_world(world: World, key: ObjectKey) -> Iterator[Unhonoured]:
@@ -124,9 +134,9 @@ def _in_world(world: World, key: ObjectKey) -> Iterator[Unhonoured]:
     for pod_set in workload.spec.pod_sets:
         place = f"{subject}, pod set {pod_set.name}"
         template = attrs.asdict(pod_set.template.metadata, recurse=False)
-        yield from unhonoured_keys(place, template, waiting_for)
-        for one in asked_by_topology(pod_set.name, pod_set.topology_request):
-            if has_quota(workload):
+        yield from unhonoured_keys(place, template, waiting_for, of_pods=True)
+        if has_quota(workload) and not world.settings.places_pods:
+            for one in asked_by_topology(pod_set.name, pod_set.topology_request):
                 yield Unhonoured(place, one.by, _meaning(one.feature))
     uses_claims = has_quota(workload) or world.settings.resources.admits_claims
     yield from (
@@ -226,7 +236,7 @@ def _list(subjects: list[str]) -> str:
 
 
 def _meaning(purpose: str | None) -> str:
-    return f"this version has no {purpose}" if purpose else "this version does not know it"
+    return absence(purpose) if purpose else "this version does not know it"
 
 
 _UNCOUNTED: Final = _meaning(DEVICES)
@@ -288,7 +298,7 @@ def _problems(world: World, key: ObjectKey, reason: Reason | None) -> Iterator[P
             yield Problem(subject, sentence([one]), fix)
     if isinstance(reason, InvalidResources | LimitRangeViolated):
         for item in reason.items:
-            yield Problem(subject, item, "correct the requests and limits of its containers")
+            yield Problem(subject, str(item), correction(item))
     failed = [
         f"{one.name} is {one.state}" + (f" ({one.message})" if one.message else "")
         for one in workload.status.admission_checks
@@ -316,6 +326,21 @@ def _problems(world: World, key: ObjectKey, reason: Reason | None) -> Iterator[P
     yield from _of_cluster_queue(world, queue)
     yield from _of_namespace(world, queue, key.namespace)
     yield from _uncovered(world, queue, key)
+
+
+def correction(item: ResourceProblem) -> str:
+    """What to do about requests and limits with which no pod can be created.
+
+    Args:
+        item: what is wrong with them.
+    """
+    if not item.values:
+        return "correct the requests and limits of its containers"
+    first, own = item.values[0], "change its requests and limits"
+    if ".default" in first.field:
+        what = "limits" if ".default[" in first.field else "requests"
+        own = f"give its containers {what} of their own"
+    return f"{own}, or change {first.field} of LimitRange {first.key}"
 
 
 def wrong_queue_name(world: World, key: ObjectKey) -> Problem:
@@ -421,21 +446,27 @@ def inactive_checks(world: World, queue: ClusterQueue) -> tuple[Problem, ...]:
 
 
 def topologies(world: World, queue: ClusterQueue) -> tuple[Problem, ...]:
-    """The ResourceFlavors of a ClusterQueue that name a Topology.
+    """The ResourceFlavors of a ClusterQueue whose Topology does not exist, or is not used.
 
     Args:
         world: the facts.
         queue: the ClusterQueue.
     """
     flavors = (world.flavors.get(name) for name in queue_spec(queue).flavors)
+    places = world.settings.places_pods
     return tuple(
         Problem(
             f"ResourceFlavor {one.name}",
-            f'spec.topologyName is "{one.spec.topology_name}", but this version has no {TOPOLOGY}',
-            "name another ResourceFlavor, without topologyName, in its ClusterQueue",
+            f'spec.topologyName is "{one.spec.topology_name}", but '
+            + ("there is no such Topology" if places else absence(TOPOLOGY)),
+            f"create Topology {one.spec.topology_name}"
+            if places
+            else "name another ResourceFlavor, without topologyName, in its ClusterQueue",
         )
         for one in flavors
-        if one is not None and one.spec.topology_name
+        if one is not None
+        and one.spec.topology_name
+        and not (places and one.spec.topology_name in world.topologies)
     )
 
 

@@ -8,13 +8,14 @@ import attrs
 
 from kueuelib.api import names
 from kueuelib.api.core import Taint, Toleration
-from kueuelib.api.kueue import Workload
+from kueuelib.api.kueue import PodSet, Workload
 from kueuelib.api.meta import ObjectKey, find, format_time
 from kueuelib.api.nodes import required_node_affinity
 from kueuelib.api.struct import frozen
 from kueuelib.scheduler.explain.changes import UnsizedChange
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.pending.workload_info import gates_of, missing_pods
+from kueuelib.scheduler.topology.placement import layers_of
 
 
 @frozen
@@ -77,12 +78,14 @@ class FewerPods(OfJob):
         before: the present number of pods.
         to: the new number.
         least: the present minimum; None for all of them.
+        unit: how many are taken away at once: the pods of a slice of a topology, otherwise 1.
     """
 
     pod_set: str
     before: int
     to: int
     least: int | None = None
+    unit: int = 1
 
     kind = "pods"
 
@@ -109,6 +112,13 @@ class FewerPods(OfJob):
         )
         spec = attrs.evolve(workload.spec, pod_sets=pod_sets)
         return world.with_workload(attrs.evolve(workload, spec=spec))
+
+
+def slice_of(pod_set: PodSet) -> int:
+    """How many pods must stay together when a pod set shrinks: those of a slice, otherwise 1."""
+    layers = layers_of(pod_set.topology_request)
+    size = layers[0].size if layers else 1
+    return size if size > 0 and pod_set.count % size == 0 else 1
 
 
 @frozen

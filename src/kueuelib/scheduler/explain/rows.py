@@ -11,7 +11,14 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import MAX_AMOUNT
 from kueuelib.api.struct import frozen
-from kueuelib.scheduler.blockers import Blocker, ExceedsCapacity, FlavorMissing, QuotaInUse
+from kueuelib.scheduler.blockers import (
+    Blocker,
+    ExceedsCapacity,
+    FlavorMissing,
+    NoPlaces,
+    QuotaInUse,
+    TopologyMismatch,
+)
 from kueuelib.scheduler.decide.offers import mismatch_of
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT
@@ -35,8 +42,10 @@ class Fit(Enum):
     IN_USE = "quota in use"
     EXCEEDS = "exceeds quota"
     CUT_OFF = "cut off: its cohorts form a cycle"
+    NO_PLACES = "no room on nodes"
     NO_MATCH = "does not match"
     MISSING = "flavor missing"
+    NO_TOPOLOGY = "the flavor's Topology is missing"
     UNCOVERED = "not offered"
 
 
@@ -75,13 +84,16 @@ class Row:
     min_count: int | None = None
 
 
-def rows_of(engine: Engine, key: ObjectKey, reason: Reason | None) -> tuple[Row, ...]:
+def rows_of(
+    engine: Engine, key: ObjectKey, reason: Reason | None, *, places_pods: bool
+) -> tuple[Row, ...]:
     """The table of a workload that waits in a ClusterQueue; empty if it does not.
 
     Args:
         engine: has the relevant facts, but has run no cycle.
         key: the workload.
         reason: the result of its evaluation.
+        places_pods: whether flavors with a topology need it.
     """
     name = engine.standing(key).cluster_queue
     infos = [info for info in engine.pending(name) if info.key == key] if name else []
@@ -99,6 +111,12 @@ def rows_of(engine: Engine, key: ObjectKey, reason: Reason | None) -> tuple[Row,
         requests = pod_set.requests(pod_set.count, count_pods=count_pods)
         for resource, requested in sorted(requests.items()):
             rows += _rows(snapshot, queue, pod_set, resource, requested, known)
+    if places_pods:
+        flavors = snapshot.flavors.values()
+        bare = {flavor.name for flavor in flavors if flavor.topology and not flavor.levels}
+        rows = [
+            attrs.evolve(row, fit=Fit.NO_TOPOLOGY) if row.flavor in bare else row for row in rows
+        ]
     if endless:
         cut_off = (Fit.EXCEEDS, Fit.IN_USE, Fit.FITS)
         rows = [
@@ -175,7 +193,9 @@ def _fit(snapshot: Snapshot, pod_set: PodSetNeeds, row: Row) -> Fit:
     flavor = snapshot.flavors.get(row.flavor)
     if flavor is None or any(isinstance(one, FlavorMissing) for one in row.blockers):
         return Fit.MISSING
-    if mismatch_of(flavor, pod_set.spec.template.spec) is not None:
+    if mismatch_of(flavor, pod_set.spec.template.spec) is not None or any(
+        isinstance(one, TopologyMismatch) for one in row.blockers
+    ):
         return Fit.NO_MATCH
     if any(isinstance(one, ExceedsCapacity) for one in row.blockers):
         return Fit.EXCEEDS
@@ -183,7 +203,9 @@ def _fit(snapshot: Snapshot, pod_set: PodSetNeeds, row: Row) -> Fit:
         return Fit.IN_USE
     if row.requested > row.capacity:
         return Fit.EXCEEDS
-    return Fit.FITS if row.requested <= row.available else Fit.IN_USE
+    if row.requested > row.available:
+        return Fit.IN_USE
+    return Fit.NO_PLACES if any(isinstance(one, NoPlaces) for one in row.blockers) else Fit.FITS
 
 
 # ---- the numbers of a ClusterQueue and the cohorts above it, for `explain` -----------------------

@@ -2,7 +2,8 @@
 
 If many Workloads wait, changes are first tried without the others, which is fast, and then in the
 whole world. A reported change was admitted there, and one unit less was not. If less is enough when
-others leave, that is reported, too. Each kind of change has a share of the budget; gaps are noted.
+others leave, that is reported, too. Time is a change as well: a preemption policy may allow later
+what it refuses now. Each kind of change has a share of the budget; gaps are noted.
 """
 
 from __future__ import annotations
@@ -12,14 +13,19 @@ from functools import partial
 from itertools import chain, islice
 from typing import TypeVar
 
+import attrs
+
 from kueuelib.api.kueue import ClusterQueue, PodSet
-from kueuelib.api.meta import ObjectKey
+from kueuelib.api.meta import ObjectKey, format_time
+from kueuelib.api.struct import frozen
+from kueuelib.scheduler.blockers import QuotaInUse
 from kueuelib.scheduler.explain.candidates import (
     COHORT_QUOTAS,
     HOLDERS,
     ITSELF,
     LOCAL_QUEUES,
     MOST_TRIED,
+    NODES,
     OTHER_QUOTAS,
     OWN_QUOTAS,
     PARENTS,
@@ -42,11 +48,19 @@ from kueuelib.scheduler.explain.changes import (
     Ends,
     RaiseWeight,
     SetParent,
+    UnsizedChange,
     Withdraws,
 )
-from kueuelib.scheduler.explain.later import first_end
-from kueuelib.scheduler.explain.own_changes import FewerPods, job_of, returns
+from kueuelib.scheduler.explain.own_changes import FewerPods, job_of, returns, slice_of
 from kueuelib.scheduler.explain.pairs import PAIRS, PairSearch
+from kueuelib.scheduler.explain.place_changes import (
+    Part,
+    cordoned,
+    fewest,
+    freed_in,
+    relaxations,
+)
+from kueuelib.scheduler.explain.places import rooms_of
 from kueuelib.scheduler.explain.quota_search import Goal, QuotaSearch
 from kueuelib.scheduler.explain.sizes import bisect, gallop, grains_of, smallest
 from kueuelib.scheduler.explain.trial import (
@@ -60,6 +74,110 @@ from kueuelib.scheduler.explain.trial import (
 )
 from kueuelib.scheduler.explain.tried_change import TriedChange, TriedPair
 from kueuelib.scheduler.explain.world import Place, World
+from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
+from kueuelib.scheduler.reasons import NoFlavors
+
+MOST_ENDS = 20
+"""The maximum number of ends of protections that are tried, one after the other."""
+
+
+@frozen
+class ProtectionEnds(UnsizedChange):
+    """The preemption policy allows a preemption that it refuses now.
+
+    Attributes:
+        key: the workload that waits.
+        policy: the name of the policy.
+        until: when, in seconds since the epoch.
+        after: how many seconds from now.
+    """
+
+    key: ObjectKey
+    policy: str
+    until: float
+    after: float
+
+    kind = "protection"
+
+    @property
+    def subject(self) -> str:
+        """The workload."""
+        return f"Workload {self.key}"
+
+    @property
+    def text(self) -> str:
+        """When."""
+        until = format_time(self.until)
+        return f"only time helps: the preemption policy {self.policy} protects others until {until}"
+
+    def apply(self, world: World) -> World:
+        """The world in which the policy answers as it will at that time."""
+        later = _Later(world.settings.preemption, self.after)
+        return attrs.evolve(world, settings=attrs.evolve(world.settings, preemption=later))
+
+
+def first_end(
+    world: World, key: ObjectKey, now: float, base: TrialOutcome, budget: SearchBudget
+) -> TriedChange | None:
+    """The first end of a protection after which a workload gets quota; None if time does not help.
+
+    Args:
+        world: the facts; not changed.
+        key: the workload.
+        now: seconds since the epoch.
+        base: its outcome without a change.
+        budget: the remaining budget.
+
+    Raises:
+        OutOfStepsError: there are no steps left.
+    """
+    reason, after = base.reason, 0.0
+    for _ in range(MOST_ENDS):
+        protected = reason.protected if isinstance(reason, NoFlavors) else None
+        if protected is None or protected.until is None:
+            return None
+        until = after + protected.until
+        after = until - now
+        change = ProtectionEnds(key, protected.policy, until, after)
+        later = change.apply(world)
+        outcome = Trials(later, key, now, budget).within(later)
+        if outcome.helps:
+            return TriedChange(change, outcome)
+        reason = outcome.reason
+    return None
+
+
+class _Later(PreemptionPolicy):
+    """A policy that is asked about a later time."""
+
+    def __init__(self, policy: PreemptionPolicy, after: float) -> None:
+        self.name = policy.name
+        self.remembers = policy.remembers
+        self._policy = policy
+        self._after = after
+
+    def refuse(self, asking: Asking, running: Running, now: float) -> Refusal | None:
+        """As the policy will answer then; times are shifted as if it were now."""
+        later = now + self._after
+        forgotten = later - self.remembers
+        running = attrs.evolve(
+            running,
+            preempted=tuple(at for at in running.preempted if at > forgotten),
+            queue_preempted=tuple(
+                later if at == now else at
+                for at in running.queue_preempted
+                if at == now or at > forgotten
+            ),
+        )
+        refusal = self._policy.refuse(asking, running, later)
+        if refusal is None or refusal.until is None:
+            return refusal
+        return attrs.evolve(refusal, until=refusal.until - self._after)
+
+    def order(self, asking: Asking, running: Running) -> tuple[float, ...]:
+        """The order of the policy."""
+        return self._policy.order(asking, running)
+
 
 T = TypeVar("T")
 
@@ -97,6 +215,7 @@ class Search:
         self._rivals = sorted(set(self._near.workloads) - set(self._near.alone(key).workloads))
         self._grains = grains_of(trials.engine())
         self._goals = (_admits, self._helps)
+        self._one_is_enough = False
         self._alone = trials
         if len(self._rivals) > MOST_TRIED:
             self._alone = Trials(world.alone(key), key, now, self._budget)
@@ -198,6 +317,8 @@ class Search:
         if trees.weighted():
             yield WEIGHTS, 0.3, partial(self._weights, trees)
         yield HOLDERS, 0.8, self._others
+        if self._world.places([self._queue.name]):
+            yield NODES, 0.6, partial(self._nodes, self._queue)
         yield LOCAL_QUEUES, 0.5, self._moves
         if trees.has_cohorts():
             yield COHORT_QUOTAS, 0.6, quotas.cohorts
@@ -268,6 +389,8 @@ class Search:
         yield from self._fewer_pods()
         for change in for_nodes(self._world, self._workload):
             yield from self._check(change)
+        for weaker in relaxations(self._world, self._workload):
+            yield from self._first_that_helps(weaker)
 
     def _moves(self) -> Iterator[TriedChange]:
         queues = moves(self._world, self._workload)
@@ -289,14 +412,15 @@ class Search:
 
     def _fewer_pods(self) -> Iterator[TriedChange]:
         for pod_set in self._workload.spec.pod_sets:
-            if pod_set.count < 2:
+            unit = slice_of(pod_set)
+            if pod_set.count <= unit:
                 continue
 
-            def fewer(by: int, pods: PodSet = pod_set) -> CandidateChange:
-                to, least = pods.count - by, pods.min_count
-                return FewerPods(self._key, pods.name, pods.count, to, least, job=self._job)
+            def fewer(by: int, pods: PodSet = pod_set, unit: int = unit) -> CandidateChange:
+                to, least = pods.count - by * unit, pods.min_count
+                return FewerPods(self._key, pods.name, pods.count, to, least, unit, job=self._job)
 
-            option = self._least(fewer, pod_set.count - 1)
+            option = self._least(fewer, pod_set.count // unit - 1)
             if option is not None:
                 yield option
 
@@ -337,11 +461,43 @@ class Search:
                 holding = [each for each in holding if self._helps(probe.without(each))]
                 rivals = []
         for each in self._first(holding, "Workloads that hold quota and might help by ending"):
-            yield from self._check(Ends(each))
+            for option in self._check(Ends(each)):
+                self._one_is_enough = True
+                yield option
         ahead = near.ahead_of(self._key)
         rivals = [*(each for each in ahead if each in rivals), *sorted(set(rivals) - set(ahead))]
         for each in self._first(rivals, "Workloads that wait as well"):
             yield from self._check(Withdraws(each))
+
+    # --- nodes
+
+    def _nodes(self, queue: ClusterQueue) -> Iterator[TriedChange]:
+        """Nodes that take pods again, and the fewest changes that free a domain together."""
+        for node in self._first(cordoned(self._world, queue), "cordoned nodes"):
+            for option in self._check(node):
+                self._one_is_enough = True
+                yield option
+        if self._one_is_enough:
+            return
+        rooms = rooms_of(self._trials.engine(), self._near, self._key, self._base.reason)
+        held: list[Part] = [Ends(each) for each in holders(self._near) if self._shares_quota(each)]
+        parts = [
+            list(dict.fromkeys((*freed_in(room), *held))) for room in self._first(rooms, "domains")
+        ]
+        parts = parts or [list(held)]
+        several = fewest(parts, lambda change: self._helps(self._try(change)))
+        if several is not None:
+            yield from self._check(several)
+
+    def _shares_quota(self, key: ObjectKey) -> bool:
+        """Whether the end of a workload frees quota that may be used, if that is in use."""
+        reason, queue = self._base.reason, self._queue
+        if queue is None or not isinstance(reason, NoFlavors):
+            return False
+        in_use = any(isinstance(blocker, QuotaInUse) for _, blocker in reason.blockers)
+        return in_use and self._world.home_of(self._world.workloads[key]) in self._world.scope_of(
+            queue
+        )
 
 
 def _admits(outcome: TrialOutcome) -> bool:

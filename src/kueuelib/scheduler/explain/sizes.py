@@ -149,8 +149,9 @@ def sizes_of(
                 yield more.by, grains.get(more.resource) or 1, partial(_raised, more.resource)
         case RaiseWeight(steps=steps):
             yield steps, 1, lambda weight, steps: attrs.evolve(weight, steps=steps)
-        case FewerPods(before=before, to=to):
-            yield before - to, 1, lambda pods, by: attrs.evolve(pods, to=pods.before - by)
+        case FewerPods(before=before, to=to, unit=unit):
+            fewer = lambda pods, by: attrs.evolve(pods, to=pods.before - by * pods.unit)  # noqa: E731
+            yield (before - to) // unit, 1, fewer
 
 
 def _raised(resource: str, quota: RaiseQuota, by: int) -> RaiseQuota:

@@ -47,7 +47,7 @@ FEWEST_STEPS = 1_000
 PAIR_STEPS = 1_000_000
 """The maximum number of heads that a search for two changes tries, unless its time ends before."""
 COPIED_PER_STEP = 50
-"""How many workloads of an engine are copied in the time of one head."""
+"""How many workloads and nodes of an engine are copied in the time of one head."""
 
 
 class OutOfStepsError(Exception):
@@ -262,7 +262,8 @@ class Trials:
         Raises:
             OutOfStepsError: the budget does not suffice.
         """
-        self.budget.spend(1 + len(self.near.workloads) // COPIED_PER_STEP)
+        copied = len(self.near.workloads) + len(self.near.nodes)
+        self.budget.spend(1 + copied // COPIED_PER_STEP)
         engine = self.engine_within(changed)
         return _run(engine, self._key, self._now, self.budget.spend)
 

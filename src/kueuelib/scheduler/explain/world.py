@@ -22,6 +22,7 @@ from kueuelib.api.kueue import (
     LocalQueue,
     ResourceFlavor,
     ResourceQuota,
+    Topology,
     Workload,
 )
 from kueuelib.api.meta import ObjectKey
@@ -30,7 +31,7 @@ from kueuelib.api.workload_state import has_quota, is_finished
 from kueuelib.errors import UnknownObject
 from kueuelib.scheduler import events
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.events import Event
+from kueuelib.scheduler.events import Event, ForeignPod
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending.workload_info import (
     gates_of,
@@ -40,6 +41,7 @@ from kueuelib.scheduler.pending.workload_info import (
 )
 from kueuelib.scheduler.quota.decay import UNUSED, Value
 from kueuelib.scheduler.settings import DEFAULTS, Settings
+from kueuelib.scheduler.topology.nodes import NodeFacts
 
 MOST_BEHIND = 20
 """The maximum number of Workloads behind the one in question that take part in trials."""
@@ -59,6 +61,9 @@ class World:
         workloads: Workloads by key, with or without quota.
         limit_ranges: LimitRanges by key.
         runtime_classes: RuntimeClasses by name.
+        topologies: Topologies by name (KEP-2724).
+        nodes: what counts of nodes by name; only needed if a flavor has a topology.
+        foreign_pods: pods on them that belong to no Workload, by key.
         settings: the administrator's choices.
         usage: past usage by LocalQueue, if it counts (KEP-4136); `with_usage` fills it in.
     """
@@ -72,6 +77,9 @@ class World:
     workloads: Mapping[ObjectKey, Workload] = attrs.field(factory=dict)
     limit_ranges: Mapping[ObjectKey, LimitRange] = attrs.field(factory=dict)
     runtime_classes: Mapping[str, RuntimeClass] = attrs.field(factory=dict)
+    topologies: Mapping[str, Topology] = attrs.field(factory=dict)
+    nodes: Mapping[str, NodeFacts] = attrs.field(factory=dict)
+    foreign_pods: Mapping[ObjectKey, ForeignPod] = attrs.field(factory=dict)
     settings: Settings = DEFAULTS
     usage: Mapping[ObjectKey, Value] = attrs.field(factory=dict)
 
@@ -106,6 +114,10 @@ class World:
     def with_check(self, check: AdmissionCheck) -> World:
         """The same world with this AdmissionCheck."""
         return attrs.evolve(self, checks={**self.checks, check.name: check})
+
+    def with_node(self, node: NodeFacts) -> World:
+        """The same world with this node."""
+        return attrs.evolve(self, nodes={**self.nodes, node.name: node})
 
     def with_namespace(self, name: str, labels: Mapping[str, str]) -> World:
         """The same world with these labels on a namespace."""
@@ -143,6 +155,23 @@ class World:
             for name, each in self.cluster_queues.items()
             if each.spec.cohort_name and self._tree_of(each.spec.cohort_name) == mine
         )
+
+    def places(self, names: Collection[str]) -> bool:
+        """Whether any of some ClusterQueues has a flavor with a topology."""
+        placing = {name for name, each in self.flavors.items() if each.spec.topology_name}
+        return bool(self.settings.places_pods and placing) and any(
+            flavor.name in placing
+            for name in names
+            for group in self.cluster_queues[name].spec.resource_groups
+            for flavor in group.flavors
+        )
+
+    def _sharing_nodes(self, queue: ClusterQueue) -> frozenset[str]:
+        """The ClusterQueues in whose trees the same nodes may be used, if any are."""
+        if not self.places(self.scope_of(queue)):
+            return frozenset()
+        placing = [name for name in self.cluster_queues if self.places([name])]
+        return frozenset().union(*(self.scope_of(self.cluster_queues[name]) for name in placing))
 
     def above(self, cohort: str) -> tuple[str, ...]:
         """A cohort and those above it, the root last; each cohort of a cycle once. Empty for an
@@ -232,7 +261,7 @@ class World:
         queue = None if workload is None else self.cluster_queue_of(workload)
         if workload is None or queue is None or self.settings.block_admission:
             return self
-        scope = self.scope_of(queue)
+        scope = self.scope_of(queue) | self._sharing_nodes(queue)
         timestamp = self.settings.queue_timestamp
         mine = (order_of(workload, timestamp), key)
         kept = {
@@ -351,6 +380,9 @@ class World:
         yield from (
             events.RuntimeClassSet(runtime_class) for runtime_class in self.runtime_classes.values()
         )
+        yield from (events.TopologySet(topology) for topology in self.topologies.values())
+        yield from (events.NodeSet(node) for node in self.nodes.values())
+        yield from self.foreign_pods.values()
         yield from (events.FlavorSet(flavor) for flavor in self.flavors.values())
         yield from (events.CheckSet(check) for check in self.checks.values())
         yield from (events.CohortChanged(cohort) for cohort in self.cohorts.values())
@@ -374,12 +406,23 @@ def _local_queue_key(workload: Workload) -> ObjectKey:
     return ObjectKey(workload.namespace, workload.spec.queue_name)
 
 
+def _itself(pod: ForeignPod) -> ForeignPod:
+    return pod
+
+
+def _pod_gone(key: ObjectKey) -> ForeignPod:
+    return ForeignPod(key, "", None)
+
+
 def difference(before: World, after: World) -> Iterator[Event]:
     """The events that turn one world into another with the same settings."""
     kinds: tuple[tuple[str, Any, Any], ...] = (
         ("namespaces", events.NamespaceSet, events.NamespaceGone),
         ("limit_ranges", events.LimitRangeSet, events.LimitRangeGone),
         ("runtime_classes", events.RuntimeClassSet, events.RuntimeClassGone),
+        ("topologies", events.TopologySet, events.TopologyGone),
+        ("nodes", events.NodeSet, events.NodeGone),
+        ("foreign_pods", _itself, _pod_gone),
         ("flavors", events.FlavorSet, events.FlavorGone),
         ("checks", events.CheckSet, events.CheckGone),
         ("cohorts", events.CohortChanged, events.CohortDeleted),

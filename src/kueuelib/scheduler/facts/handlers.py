@@ -17,8 +17,12 @@ from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.facts.state import EngineState
 from kueuelib.scheduler.facts.workloads import WorkloadFacts
 from kueuelib.scheduler.object_reasons import LocalQueueFacts
+from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.queue_spec import QueueSpec, cohort_spec, flavor_of, queue_spec
 from kueuelib.scheduler.settings import Settings
+
+_PROVISIONING = "kueue.x-k8s.io/provisioning-request"
+"""The controller of checks that make nodes: pods get their places once these exist."""
 
 
 class Facts:
@@ -37,6 +41,7 @@ class Facts:
             protects_nominal=settings.protects_nominal,
             parallel=settings.parallel_preemptors,
         )
+        self.state.cache.nodes.mixed = settings.mixed_profile
         self.workloads = WorkloadFacts(self.state, settings)
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             events.ClusterQueueSet: self._cluster_queue_set,
@@ -49,6 +54,12 @@ class Facts:
             events.FlavorGone: self._flavor_gone,
             events.CheckSet: self._check_set,
             events.CheckGone: self._check_gone,
+            events.TopologySet: self._topology_set,
+            events.TopologyGone: self._topology_gone,
+            events.NodeSet: self._node_set,
+            events.NodeGone: self._node_gone,
+            events.ForeignPod: self._foreign_pod,
+            events.Unreadable: self._unreadable,
             events.NamespaceSet: self._namespace_set,
             events.NamespaceGone: self._namespace_gone,
             events.LimitRangeSet: self.workloads.limit_range_set,
@@ -59,6 +70,7 @@ class Facts:
             events.WorkloadGone: self.workloads.workload_gone,
             events.Assumed: self.workloads.assumed,
             events.Forgotten: self.workloads.forgotten,
+            events.NotPlaced: self.workloads.not_placed,
             events.EvictionFailed: self.workloads.eviction_failed,
         }
 
@@ -149,18 +161,59 @@ class Facts:
         self.state.note_reservations(*map(self.state.scope, users))
 
     def _flavor_set(self, event: events.FlavorSet, now: float) -> None:
-        self._review(self.state.cache.set_flavor(flavor_of(event.flavor)), now)
+        flavor = flavor_of(event.flavor)
+        self._change_flavors(lambda cache: cache.set_flavor(flavor), now)
 
     def _flavor_gone(self, event: events.FlavorGone, now: float) -> None:
-        self._review(self.state.cache.remove_flavor(event.name), now)
+        self._change_flavors(lambda cache: cache.remove_flavor(event.name), now)
+
+    def _change_flavors(self, change: Callable[[Cache], tuple[str, ...]], now: float) -> None:
+        """Takes over a change of flavors or their topologies.
+
+        Workloads may have been known before these, for example after a restart. So what they take
+        of nodes is charged again.
+        """
+        cache = self.state.cache
+        before = cache.nodes.flavors
+        users = change(cache)
+        if cache.nodes.flavors != before:
+            self.workloads.charge_again(now)
+        self._review(users, now)
 
     def _check_set(self, event: events.CheckSet, now: float) -> None:
         active = is_true(event.check, names.ACTIVE)
         late = event.check.spec.preemption_policy == AFTER_CHECK_PASSED_OR_ON_DEMAND
-        self._review(self.state.cache.set_check(event.check.name, active=active, late=late), now)
+        delays = event.check.spec.controller_name == _PROVISIONING
+        users = self.state.cache.set_check(
+            event.check.name, active=active, late=late, delays=delays
+        )
+        self._review(users, now)
 
     def _check_gone(self, event: events.CheckGone, now: float) -> None:
         self._review(self.state.cache.remove_check(event.name), now)
+
+    # --- topologies and their nodes
+
+    def _topology_set(self, event: events.TopologySet, now: float) -> None:
+        topology = event.topology
+        levels = tuple(level.node_label for level in topology.spec.levels)
+        self._change_flavors(lambda cache: cache.set_topology(topology.name, levels), now)
+
+    def _topology_gone(self, event: events.TopologyGone, now: float) -> None:
+        self._change_flavors(lambda cache: cache.set_topology(event.name, ()), now)
+
+    def _node_set(self, event: events.NodeSet, _: float) -> None:
+        self.state.note_room(self.state.cache.nodes.set_node(event.node))
+
+    def _node_gone(self, event: events.NodeGone, _: float) -> None:
+        self.state.note_room(self.state.cache.nodes.drop_node(event.name))
+
+    def _foreign_pod(self, event: events.ForeignPod, _: float) -> None:
+        nodes = self.state.cache.nodes
+        self.state.note_room(nodes.set_pod(event.key, event.node, event.request))
+
+    def _unreadable(self, event: events.Unreadable, now: float) -> None:
+        self._review(self.state.cache.set_unreadable(event.kind, event.why), now)
 
     # --- LocalQueues
 

@@ -68,6 +68,9 @@ class Grouping(Generic[M, G]):
 
 # --------------------------------------------------------------------------------------------------
 
+FIRST_SECOND_PASS, LONGEST_SECOND_PASS = 1.0, 30.0
+"""Seconds before a second pass: at first, and at most. Every failure doubles them."""
+
 N = TypeVar("N", str, ObjectKey)
 
 
@@ -135,6 +138,7 @@ class EngineState:
         self.waiting: Grouping[ObjectKey, ObjectKey] = Grouping()
         self.in_namespace: Grouping[ObjectKey, str] = Grouping()
         self.effects = EffectsBuilder()
+        self._second: dict[ObjectKey, tuple[float, int]] = {}
 
     def _admits(self, cluster_queue: str, namespace: str) -> bool:
         spec, labels = self.cache.spec(cluster_queue), self.namespaces.get(namespace)
@@ -181,6 +185,39 @@ class EngineState:
         holders = (holder for holder in held if holder is not None)
         self.past_usage.open(key, spec.name, weight, _stored(local_queue), holders)
         self.past_usage.weigh(key, weight)
+
+    # --- second passes (KEP-2724)
+
+    def need_second_pass(self, key: ObjectKey, now: float, *, needs: bool) -> None:
+        """Notes whether a Workload that holds quota lacks places for its pods."""
+        if not needs:
+            self._second.pop(key, None)
+        elif key not in self._second:
+            self._second[key] = (now + FIRST_SECOND_PASS, 0)
+
+    def has_second_pass(self, now: float) -> bool:
+        """Whether any of them is due."""
+        return any(at <= now for at, _ in self._second.values())
+
+    def second_pass_times(self) -> list[float]:
+        """When they are due, in seconds since the epoch."""
+        return [at for at, _ in self._second.values()]
+
+    def take_second_passes(self, now: float) -> list[ObjectKey]:
+        """Those that are due; each is due again later, unless it no longer needs one."""
+        due = sorted(key for key, (at, _) in self._second.items() if at <= now)
+        for key in due:
+            tries = self._second[key][1] + 1
+            wait = min(FIRST_SECOND_PASS * 2**tries, LONGEST_SECOND_PASS)
+            self._second[key] = (now + wait, tries)
+        return due
+
+    def note_room(self, flavors: Iterable[str]) -> None:
+        """Note that the leaves of flavors may have more room than before."""
+        users = {name for flavor in flavors for name in self.cache.users_of_flavor(flavor)}
+        scopes = {id(scope): scope for scope in map(self.scope, sorted(users)) if scope is not None}
+        for scope in scopes.values():
+            scope.note_changed()
 
     def note_preemption(self, cluster_queue: str) -> None:
         """Note that others than before may be preempted in the tree of a ClusterQueue."""

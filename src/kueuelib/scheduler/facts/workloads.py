@@ -12,8 +12,11 @@ from kueuelib.api.core import LimitRange, RuntimeClass
 from kueuelib.api.kueue import Admission, LocalQueue, Workload
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.struct import frozen
+from kueuelib.api.workload import TopologyAssignment
 from kueuelib.api.workload_state import has_quota, is_finished
 from kueuelib.scheduler import events
+from kueuelib.scheduler.decide.cycle_values import Place
+from kueuelib.scheduler.decide.second_pass import needs_second_pass
 from kueuelib.scheduler.facts.state import EngineState
 from kueuelib.scheduler.object_reasons import (
     AdmissionGated,
@@ -33,11 +36,13 @@ from kueuelib.scheduler.pending.workload_info import (
     workload_info,
 )
 from kueuelib.scheduler.policy import KUEUE
-from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
+from kueuelib.scheduler.quota.amounts import Amounts, Charge, FlavorResource, leaves_of
 from kueuelib.scheduler.quota.holders import LOWEST_PRIORITY, Holder
 from kueuelib.scheduler.quota.resource_rules import ResourceRules
 from kueuelib.scheduler.reasons import Reason
 from kueuelib.scheduler.settings import Settings
+from kueuelib.scheduler.topology.pod_sets import is_placed, places_of
+from kueuelib.scheduler.topology.tree import charges_beyond, total_charges
 from kueuelib.scheduler.values import changed
 
 # What Workloads ask for, and the objects that this depends on: LimitRanges and RuntimeClasses.
@@ -51,10 +56,12 @@ class Requirements:
 
     Args:
         rules: for counting resources.
+        places_pods: whether requests for a topology are served.
     """
 
-    def __init__(self, rules: ResourceRules) -> None:
+    def __init__(self, rules: ResourceRules, *, places_pods: bool = True) -> None:
         self._rules = rules
+        self._places_pods = places_pods
         self._limit_ranges: dict[str, dict[str, LimitRange]] = {}
         self._limits: dict[str, LimitSummary] = {}
         self._runtime_classes: dict[str, RuntimeClass] = {}
@@ -87,16 +94,20 @@ class Requirements:
         """What a Workload asks for."""
         limits = self._limits.get(workload.namespace, NO_LIMIT_RANGES)
         if workload.status.reclaimable_pods:
-            return needs_of(workload, limits, self._runtime_classes, self._rules)
+            return self._needs(workload, limits)
         pod_sets = workload.spec.pod_sets
         key = (id(pod_sets), id(limits), workload.spec.priority)
         known = self._known.get(key)
         if known is None:
-            needs = needs_of(workload, limits, self._runtime_classes, self._rules)
+            needs = self._needs(workload, limits)
             known = self._known[key] = (pod_sets, limits, needs)  # so no others have these ids
             if len(self._known) > RECENT:
                 del self._known[next(iter(self._known))]
         return known[-1]
+
+    def _needs(self, workload: Workload, limits: LimitSummary) -> Needs:
+        classes, rules, places = self._runtime_classes, self._rules, self._places_pods
+        return needs_of(workload, limits, classes, rules, places_pods=places)
 
 
 # ---- the standing of a Workload in the decision engine -------------------------------------------
@@ -162,8 +173,14 @@ class WorkloadFacts:
         self._settings = settings
         self._workloads: dict[ObjectKey, Workload] = {}
         self._outside: dict[ObjectKey, QueuePosition] = {}
-        self._requirements = Requirements(settings.resources)
+        self._requirements = Requirements(settings.resources, places_pods=settings.places_pods)
         self._leaving: dict[ObjectKey, ObjectKey] = {}  # for which preemptor
+        self._placing: dict[ObjectKey, Place] = {}  # not confirmed yet
+
+    def info_of(self, key: ObjectKey) -> WorkloadInfo | None:
+        """The computed form of an unfinished workload."""
+        workload = self._workloads.get(key)
+        return None if workload is None else self._info(workload)
 
     def outside(self, key: ObjectKey) -> QueuePosition:
         """The place of a workload that neither holds quota nor waits in a ClusterQueue."""
@@ -177,6 +194,10 @@ class WorkloadFacts:
         """The workloads that count as leaving before their objects show it."""
         holders = (self._state.cache.holder(key) for key in self._leaving)
         return tuple(holder for holder in holders if holder is not None)
+
+    def placed(self) -> tuple[Place, ...]:
+        """The new places that count before their objects show them."""
+        return tuple(self._placing.values())
 
     # --- what the requests of a workload depend on
 
@@ -225,13 +246,20 @@ class WorkloadFacts:
         return changed(info, shape=f"{info.shape} {info.local_queue}")
 
     def _holder(self, workload: Workload, admission: Admission, *, assumed: bool) -> Holder:
-        return holder_of(
+        holder = holder_of(
             workload,
             admission,
             assumed=assumed,
             timestamp=self._settings.queue_timestamp,
             by_age=not self._settings.priority_sorting,
         )
+        if not self._settings.places_pods or not is_placed(admission):
+            return holder
+        needs = {one.name: one.on_node for one in self._requirements.of(workload).pod_sets}
+        levels = {flavor.name: flavor.levels for flavor in self._state.cache.flavors.values()}
+        placed = places_of(admission, needs, levels).values()
+        leaves = total_charges(one.charges for one in placed)
+        return changed(holder, usage=Charge(holder.usage, leaves))
 
     # --- workloads
 
@@ -256,7 +284,7 @@ class WorkloadFacts:
         admission = workload.status.admission
         if admission is not None and has_quota(workload):
             self._leave_queues(key)
-            self._hold(self._as_told(self._holder(workload, admission, assumed=False)))
+            self._hold_as_told(workload, admission, now)
             return
         holder = self._state.cache.holder(key)
         if holder is not None:
@@ -264,6 +292,33 @@ class WorkloadFacts:
                 return  # a state from before the reservation, which its order is about to write
             self._release(key)
         self.place(key, now)
+
+    def _hold_as_told(self, workload: Workload, admission: Admission, now: float) -> None:
+        """Charges a Workload as its object says, and for new places that it does not say yet."""
+        holder = self._as_told(self._holder(workload, admission, assumed=False))
+        place = self._placing.get(holder.key)
+        if (
+            place is not None
+            and not holder.evicted
+            and _places(admission) != _places(place.admission)
+        ):
+            self._hold(changed(holder, usage=place.usage))
+            return
+        self._placing.pop(holder.key, None)
+        self._hold(holder)
+        if self._settings.places_pods:
+            needs = not holder.evicted and needs_second_pass(workload)
+            self._state.need_second_pass(holder.key, now, needs=needs)
+
+    def charge_again(self, now: float) -> None:
+        """The topologies of flavors have changed, and so what Workloads take of nodes."""
+        for key, holder in tuple(self._state.cache.holders.items()):
+            workload = self._workloads.get(key)
+            admission = None if workload is None else workload.status.admission
+            if workload is None or admission is None or holder.assumed:
+                continue  # what is assumed was charged when it was decided
+            if is_placed(admission):
+                self._hold_as_told(workload, admission, now)
 
     def _note(self, key: ObjectKey) -> None:
         local_queue = self._state.local_queue_of.group(key)
@@ -362,6 +417,9 @@ class WorkloadFacts:
             if freed:
                 self._state.effects.cluster_queues.add(before.cluster_queue)
                 self._note_freed(before.cluster_queue, freed)
+            leaves = charges_beyond(leaves_of(before.usage), leaves_of(holder.usage))
+            if leaves:
+                self._state.note_room(self._state.cache.nodes.flavors_of(leaves))
             self._state.note_change(before, holder, self._settings.preemption)
         self._when_all_ready(ready)
 
@@ -400,6 +458,8 @@ class WorkloadFacts:
         ready = self._state.cache.all_ready
         self._count_until_now(key)
         holder = self._state.cache.release(key)
+        self._state.need_second_pass(key, 0.0, needs=False)
+        self._placing.pop(key, None)
         self._leaving.pop(key, None)
         if holder is not None:
             self._state.history.released(holder.uid)
@@ -411,6 +471,8 @@ class WorkloadFacts:
             counted = holder.evicted and self._settings.parallel_preemptors and not ended
             freed = [] if counted else _more(holder.usage, {})
             self._note_freed(holder.cluster_queue, freed, from_outside=from_outside)
+            if leaves := leaves_of(holder.usage):
+                self._state.note_room(self._state.cache.nodes.flavors_of(leaves))
         self._when_all_ready(ready)
 
     def _note_freed(
@@ -451,6 +513,29 @@ class WorkloadFacts:
         self.place(event.key, now)
         self._note(event.key)
 
+    # --- new places of workloads with quota
+
+    def assume_places(self, place: Place) -> bool:
+        """Charges new places before the API server confirms them; False if the quota is gone."""
+        holder = self._state.cache.holder(place.key)
+        if holder is None or holder.uid != place.uid or holder.evicted:
+            return False
+        self._placing[place.key] = place
+        self._state.need_second_pass(place.key, 0.0, needs=False)
+        self._hold(changed(holder, usage=place.usage))
+        return True
+
+    def not_placed(self, event: events.NotPlaced, now: float) -> None:
+        """New places could not be written: those of the object count again."""
+        place, workload = self._placing.get(event.key), self._workloads.get(event.key)
+        if place is None or workload is None or event.uid not in ("", place.uid):
+            return
+        del self._placing[event.key]
+        admission = workload.status.admission
+        assert admission is not None, "otherwise its quota was released"
+        self._hold_as_told(workload, admission, now)
+        self._note(event.key)
+
     # --- preemption
 
     def _as_told(self, holder: Holder) -> Holder:
@@ -469,6 +554,7 @@ class WorkloadFacts:
         if holder is None or holder.uid != uid or holder.evicted:
             return False
         self._leaving[key] = preemptor
+        self._state.need_second_pass(key, 0.0, needs=False)
         self._mark(holder, evicted=True)
         return True
 
@@ -483,6 +569,9 @@ class WorkloadFacts:
             if event.why and preemptor is not None:
                 preemptor.keeps(holder.uid)
             self._mark(holder, evicted=False)
+            if self._settings.places_pods:
+                needs = needs_second_pass(self._workloads[event.key])
+                self._state.need_second_pass(event.key, now, needs=needs)
             self._state.note_reservations(self._state.scope(holder.cluster_queue))
 
     def _mark(self, holder: Holder, *, evicted: bool) -> None:
@@ -502,6 +591,10 @@ class WorkloadFacts:
         self._state.leaving[holder.key] = holder
         if self._settings.parallel_preemptors and not (before and before.evicted):
             self._note_freed(holder.cluster_queue, [*holder.usage], from_outside=False)
+
+
+def _places(admission: Admission) -> list[TopologyAssignment | None]:
+    return [one.topology_assignment for one in admission.pod_set_assignments]
 
 
 def _more(one: Amounts, other: Amounts) -> list[FlavorResource]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from heapq import heappop, heappush
+from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
@@ -459,6 +460,10 @@ class PendingGroup(Lanes):
         self.told: dict[tuple[str, str], tuple[Blocker, ...]] = {}
 
 
+_BY_ORDER = attrgetter("info.order", "info.key")
+"""The sort key of a Workload where past usage does not count."""
+
+
 class PendingQueue:
     """The Workloads that wait in one ClusterQueue; each is in one group, or in flight.
 
@@ -481,11 +486,20 @@ class PendingQueue:
         self.scope = scope
         self.active = True
         self.items: dict[ObjectKey, Pending] = {}
+        self._ordered: tuple[Pending, ...] | None = None
         self.in_flight: ObjectKey | None = None
         self.heap = Heap(self.items, usage)
         self.groups: dict[GroupKey, PendingGroup] = {}
         self.promised = 0
         self._available = available
+
+    def in_order(self) -> tuple[Pending, ...]:
+        """All that wait here, in order; kept until that changes, for those who ask page by page."""
+        if self.in_lanes:
+            return tuple(sorted(self.items.values(), key=self.heap.place))
+        if self._ordered is None:
+            self._ordered = tuple(sorted(self.items.values(), key=_BY_ORDER))
+        return self._ordered
 
     @property
     def can_be_overtaken(self) -> bool:
@@ -517,6 +531,7 @@ class PendingQueue:
         elif first is None or item.info.order.queued_at <= first.info.order.queued_at:
             group.verdict, group.has_turn = verdict, False
         self.items[key] = group.members[key] = item
+        self._ordered = None
         self.scope.waiting[self.name] = self
         item.group = group
         group.push(item)
@@ -530,6 +545,7 @@ class PendingQueue:
         """Removes a Workload wherever it is, if it is here."""
         item = self.items.pop(key, None)
         if item is not None:
+            self._ordered = None
             if item.group is None:
                 self.in_flight = None
             else:

@@ -31,6 +31,11 @@ from kueuelib.scheduler.reasons import BehindHead, NoFlavors, Reason
 if TYPE_CHECKING:
     from kueuelib.scheduler.pending.queue import PendingGroup
 
+MOST_HEADS = 100
+"""ClusterQueues that take part in one cycle, unless a single tree of cohorts has more that wait. So
+a change that concerns all of them does not hold other tasks up for long.
+"""
+
 
 # ---- decides when to report Workloads that do not get their own cycle ----------------------------
 # A workload behind a blocked head is never a head itself, so no cycle says why it waits. And when a
@@ -222,6 +227,7 @@ class Queues:
         self.instant = 0
         self.scopes: dict[Root, Scope] = {}
         self.due: dict[Root, Scope] = {}
+        self._trying: dict[Root, Scope] = {}
         self.unsettled: dict[Root, Scope] = {}
         self.promised: dict[ObjectKey, Pending] = {}
         self.silence = UnreportedWorkloads(self.get)
@@ -378,8 +384,8 @@ class Queues:
     # --- promises
 
     def due_promises(self) -> list[Pending]:
-        """The Workloads whose victims are leaving, in scopes that get a cycle."""
-        return [item for item in self.promised.values() if item.queue.scope.root in self.due]
+        """The Workloads whose victims are leaving, in the scopes of the cycle that begins."""
+        return [item for item in self.promised.values() if item.queue.scope.root in self._trying]
 
     def redeem(self, key: ObjectKey, usage: Amounts) -> None:
         """Notes that a Workload gets quota; others may want what else it was promised, if it was.
@@ -460,20 +466,35 @@ class Queues:
             self.unsettled.pop(root).begin_round()
         return self.silence.is_over or bool(self.due) or self.silence.end(now)
 
+    def begin_cycle(self) -> None:
+        """Chooses the scopes of the next cycle: those that are due for longest.
+
+        Nothing in one scope depends on another, so a cycle need not try all at once.
+        """
+        self._trying = {}
+        number = 0
+        for root, scope in self.due.items():
+            number += len(scope.waiting)
+            if self._trying and number > MOST_HEADS:
+                break
+            self._trying[root] = scope
+
     def pop_heads(self) -> tuple[Pending, ...] | None:
-        """The heads of the next cycle, one per ClusterQueue; None if there is nothing to do.
+        """The heads of the cycle that begins, one per ClusterQueue; None if there is nothing to do.
 
         The list may be empty in a cycle that only skips turns or reports known verdicts. Scopes
         that are due take part with all their queues: a blocked head of a StrictFIFO queue keeps
         others of its cohort from borrowing its quota.
         """
-        due, self.due, slots = self.due, {}, []
+        due, slots = self._trying, []
+        self._trying = {}
+        self.due = {root: scope for root, scope in self.due.items() if root not in due}
         self.unsettled |= due
         self.instant += 1
         for scope in due.values():
             slots += [queue.use_slot() for queue in scope.waiting.values()]
             scope.turns_owed = False
         heads = [head for head in slots if head is not None]
-        if not heads and not self.due and not self.silence.is_over:
+        if not heads and self.due.keys().isdisjoint(due) and not self.silence.is_over:
             return None
         return tuple(sorted(heads, key=attrgetter("queue.name")))

@@ -7,12 +7,15 @@ The pod template is never changed; defaults exist only in the numbers. Sums are 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 import attrs
 
-from kueuelib.api.core import Container, LimitRange, PodSpec, RuntimeClass
+from kueuelib.api.core import Container, LimitRange, LimitRangeItem, PodSpec, RuntimeClass
+from kueuelib.api.kinds import LIMIT_RANGES, RUNTIME_CLASSES
 from kueuelib.api.quantity import Quantity
-from kueuelib.api.struct import frozen
+from kueuelib.api.struct import frozen, json_name
+from kueuelib.scheduler.object_reasons import GivenValue, ResourceProblem
 
 # ---- the LimitRanges of a namespace as one set of bounds and defaults ----------------------------
 
@@ -45,10 +48,41 @@ NO_BOUNDS = Bounds()
 
 @frozen
 class LimitSummary:
-    """The bounds for containers and for pods."""
+    """The bounds for containers and for pods.
+
+    Attributes:
+        containers: those for each container.
+        pods: those for each pod.
+        limit_ranges: what they are made of, in the order of the names.
+    """
 
     containers: Bounds = NO_BOUNDS
     pods: Bounds = NO_BOUNDS
+    limit_ranges: tuple[LimitRange, ...] = ()
+
+    def of(self, type: str) -> Bounds:
+        """Those of items of a type."""
+        return self.containers if type == CONTAINER else self.pods
+
+    def values(self, type: str, bound: str, resources: Iterable[str]) -> tuple[GivenValue, ...]:
+        """The values of LimitRanges that are in force as a bound, or as a default.
+
+        Args:
+            type: of the items.
+            bound: the field of `Bounds`.
+            resources: those that have this bound.
+        """
+        amounts: Nanos = getattr(self.of(type), bound)
+        field = json_name(attrs.fields_dict(LimitRangeItem)[bound])
+        first: dict[str, GivenValue] = {}
+        for limit_range in self.limit_ranges:
+            for place, item in enumerate(limit_range.spec.limits):
+                for resource, quantity in getattr(item, bound).items():
+                    if item.type == type and quantity.nanos == amounts[resource]:
+                        path = f"spec.limits[{place}].{field}[{resource}]"
+                        value = GivenValue(LIMIT_RANGES.kind, limit_range.key, path, str(quantity))
+                        first.setdefault(resource, value)
+        return tuple(first[name] for name in resources)
 
 
 NO_LIMIT_RANGES = LimitSummary()
@@ -64,7 +98,7 @@ def summarize(limit_ranges: Iterable[LimitRange]) -> LimitSummary:
     names.
     """
     ordered = sorted(limit_ranges, key=lambda each: each.name)
-    return LimitSummary(_bounds(ordered, CONTAINER), _bounds(ordered, POD))
+    return LimitSummary(_bounds(ordered, CONTAINER), _bounds(ordered, POD), tuple(ordered))
 
 
 def _bounds(limit_ranges: Iterable[LimitRange], type: str) -> Bounds:
@@ -101,11 +135,22 @@ _ALWAYS = "Always"
 
 @frozen
 class ContainerRequest:
-    """One container with its defaults filled in."""
+    """One container with its defaults filled in.
+
+    Attributes:
+        requests: the exact requests.
+        limits: the exact limits.
+        container: as it is stored.
+    """
 
     requests: Nanos
     limits: Nanos
-    sidecar: bool
+    container: Container
+
+    @property
+    def sidecar(self) -> bool:
+        """Whether it is an init container that keeps running."""
+        return self.container.restart_policy == _ALWAYS
 
 
 @frozen
@@ -116,11 +161,13 @@ class PodRequest:
         init: the init containers, sidecars included, in their order.
         containers: the containers.
         per_pod: the exact requests of one pod.
+        added: what a RuntimeClass added, by resource.
     """
 
     init: tuple[ContainerRequest, ...]
     containers: tuple[ContainerRequest, ...]
     per_pod: Nanos
+    added: Mapping[str, GivenValue] = attrs.field(factory=dict)
 
 
 def pod_request(
@@ -144,19 +191,23 @@ def pod_request(
             if name not in per_pod:
                 whole.setdefault(name, amount)
         per_pod.update(whole)
-    overhead = spec.overhead
+    overhead, added = spec.overhead, dict[str, GivenValue]()
     if not overhead and spec.runtime_class_name and runtime_class is not None:
         overhead = runtime_class.overhead.pod_fixed
+        for name, quantity in overhead.items():
+            path = f"overhead.podFixed[{name}]"
+            kind, key = RUNTIME_CLASSES.kind, runtime_class.key
+            added[name] = GivenValue(kind, key, path, str(quantity))
     for name, amount in nanos_of(overhead).items():
         per_pod[name] = per_pod.get(name, 0) + amount
-    return PodRequest(init, containers, per_pod)
+    return PodRequest(init, containers, per_pod, added)
 
 
 def _with_defaults(container: Container, bounds: Bounds) -> ContainerRequest:
     """Fills in defaults of the LimitRange, then limits in place of missing requests."""
     limits = {**bounds.default, **nanos_of(container.resources.limits)}
     requests = {**limits, **bounds.default_request, **nanos_of(container.resources.requests)}
-    return ContainerRequest(requests, limits, sidecar=container.restart_policy == _ALWAYS)
+    return ContainerRequest(requests, limits, container)
 
 
 def _aggregate(
@@ -197,8 +248,10 @@ def _raise_to(peak: dict[str, int], part: Nanos) -> None:
         peak[name] = max(peak.get(name, 0), amount)
 
 
-def excessive_requests(pod_set: str, request: PodRequest) -> tuple[str, ...]:
-    """The containers that request more than their limits, in the words of the condition message."""
+def excessive_requests(
+    pod_set: str, request: PodRequest, limits: LimitSummary
+) -> tuple[ResourceProblem, ...]:
+    """The containers that request more than their limits."""
     items = []
     for kind, containers in (("initContainers", request.init), ("containers", request.containers)):
         for index, container in enumerate(containers):
@@ -209,34 +262,61 @@ def excessive_requests(pod_set: str, request: PodRequest) -> tuple[str, ...]:
             )
             if keys:
                 path = f"podSets.{pod_set}.{kind}[{index}][{', '.join(keys)}]"
-                items.append(f"{path} requests exceed it's limits")
+                values = _defaults(container.container, keys, limits)
+                items.append(ResourceProblem(f"{path} requests exceed it's limits", values))
     return tuple(items)
+
+
+def _defaults(
+    container: Container, resources: Iterable[str], limits: LimitSummary
+) -> tuple[GivenValue, ...]:
+    """The values of LimitRanges that a container has as its limits, or as its requests."""
+    own = container.resources
+    bounds = limits.containers
+    return (
+        *limits.values(CONTAINER, "default", (one for one in resources if one not in own.limits)),
+        *limits.values(
+            CONTAINER,
+            "default_request",
+            (one for one in resources if one not in own.requests and one in bounds.default_request),
+        ),
+    )
 
 
 def limit_range_violations(
     pod_set: str, request: PodRequest, limits: LimitSummary
-) -> tuple[str, ...]:
-    """The LimitRange bounds that a pod breaks, in the words of the condition message."""
+) -> tuple[ResourceProblem, ...]:
+    """The LimitRange bounds that a pod breaks."""
     if limits is NO_LIMIT_RANGES:
         return ()
-    items: list[str] = []
+    items: list[ResourceProblem] = []
     for kind, containers in (("initContainers", request.init), ("containers", request.containers)):
         for index, container in enumerate(containers):
             path = f"podSets.{pod_set}.{kind}[{index}]"
-            items += _outside(path, container.requests, container.limits, limits.containers)
-    items += _outside(f"podSets.{pod_set}", request.per_pod, {}, limits.pods)
+            items += _outside(path, container.requests, container.limits, limits, CONTAINER)
+    items += _outside(f"podSets.{pod_set}", request.per_pod, {}, limits, POD, request.added)
     return tuple(items)
 
 
-def _outside(path: str, requests: Nanos, limits: Nanos, bounds: Bounds) -> list[str]:
-    items = []
+def _outside(
+    path: str,
+    requests: Nanos,
+    limits: Nanos,
+    summary: LimitSummary,
+    type: str,
+    added: Mapping[str, GivenValue] = MappingProxyType({}),
+) -> list[ResourceProblem]:
+    items, bounds = [], summary.of(type)
     above = sorted(
         name
         for name, most in bounds.max.items()
         if max(requests.get(name, 0), limits.get(name, 0)) > most
     )
     if above:
-        items.append(f"the requests of {path}[{', '.join(above)}] exceeds the limits")
+        broken = f"the requests of {path}[{', '.join(above)}] exceeds the limits"
+        values = summary.values(type, "max", above)
+        values += tuple(added[name] for name in above if name in added)
+        items.append(ResourceProblem(broken, values))
     below = sorted(
         name
         for name, least in bounds.min.items()
@@ -244,5 +324,6 @@ def _outside(path: str, requests: Nanos, limits: Nanos, bounds: Bounds) -> list[
         and min(amounts[name] for amounts in (requests, limits) if name in amounts) < least
     )
     if below:
-        items.append(f"the requests of {path}[{', '.join(below)}] are less than the limits")
+        broken = f"the requests of {path}[{', '.join(below)}] are less than the limits"
+        items.append(ResourceProblem(broken, summary.values(type, "min", below)))
     return items

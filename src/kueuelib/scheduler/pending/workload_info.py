@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 
+import attrs
+
 from kueuelib.api import names
 from kueuelib.api.core import RuntimeClass
 from kueuelib.api.kueue import (
@@ -29,6 +31,7 @@ from kueuelib.api.missing_features import (
 )
 from kueuelib.api.nodes import required_node_affinity
 from kueuelib.api.quantity import amount_of
+from kueuelib.api.workload import TopologyRequest
 from kueuelib.api.workload_state import is_evicted
 from kueuelib.scheduler.object_reasons import (
     PENDING_EVALUATION,
@@ -38,6 +41,7 @@ from kueuelib.scheduler.object_reasons import (
     FeaturesMissing,
     InvalidResources,
     LimitRangeViolated,
+    ResourceProblem,
 )
 from kueuelib.scheduler.ordering import EVICTION, QueueOrder, queue_order
 from kueuelib.scheduler.pending.requests import (
@@ -80,6 +84,8 @@ class PodSetNeeds:
         min_count: the fewest pods that are worth starting, None for all.
         per_pod: the counted requests of one pod.
         spec: the pod set itself, for its selectors and tolerations.
+        on_node: what one pod requests of its node, whether quota counts it or not.
+        topology: what the pods ask of a topology, if such requests are served (KEP-2724).
     """
 
     name: str
@@ -87,6 +93,8 @@ class PodSetNeeds:
     min_count: int | None
     per_pod: Requests
     spec: PodSet
+    on_node: Requests = attrs.field(factory=dict)
+    topology: TopologyRequest | None = None
 
     def requests(self, count: int, *, count_pods: bool) -> Requests:
         """The request of `count` pods, including the resource `pods` if it is counted."""
@@ -195,6 +203,8 @@ def needs_of(
     limits: LimitSummary,
     runtime_classes: Mapping[str, RuntimeClass],
     rules: ResourceRules = AS_REQUESTED,
+    *,
+    places_pods: bool = True,
 ) -> Needs:
     """What a Workload asks for: depends on its pod sets, reclaimable pods and priority only.
 
@@ -203,20 +213,25 @@ def needs_of(
         limits: the LimitRanges of its namespace.
         runtime_classes: the RuntimeClasses that exist, by name.
         rules: for counting resources.
+        places_pods: whether requests for a topology are served.
     """
     reclaimable = reclaimable_of(workload)
-    excessive: list[str] = []
-    outside: list[str] = []
+    excessive: list[ResourceProblem] = []
+    outside: list[ResourceProblem] = []
     asked: list[MissingFeature] = []
     pod_sets = []
     for pod_set in workload.spec.pod_sets:
         request = _request(pod_set, limits, runtime_classes)
-        excessive += excessive_requests(pod_set.name, request)
+        excessive += excessive_requests(pod_set.name, request, limits)
         outside += limit_range_violations(pod_set.name, request, limits)
-        asked += _asked(pod_set, rules)
+        asked += _asked(pod_set, rules, places_pods=places_pods)
         count = max(0, pod_set.count - reclaimable.get(pod_set.name, 0))
         per_pod = rules.counted(request.per_pod)
-        pod_sets.append(PodSetNeeds(pod_set.name, count, pod_set.min_count, per_pod, pod_set))
+        on_node = per_pod if rules is AS_REQUESTED else AS_REQUESTED.counted(request.per_pod)
+        topology = pod_set.topology_request if places_pods else None
+        pod_sets.append(
+            PodSetNeeds(pod_set.name, count, pod_set.min_count, per_pod, pod_set, on_node, topology)
+        )
     invalid: Reason | None = None
     if excessive:
         invalid = InvalidResources(tuple(excessive))
@@ -225,15 +240,20 @@ def needs_of(
     return Needs(tuple(pod_sets), invalid, _shape(workload, pod_sets), tuple(asked))
 
 
-def asked_by(workload: Workload, rules: ResourceRules = AS_REQUESTED) -> tuple[MissingFeature, ...]:
+def asked_by(
+    workload: Workload, rules: ResourceRules = AS_REQUESTED, *, places_pods: bool = True
+) -> tuple[MissingFeature, ...]:
     """The requests of a Workload for features that are missing.
 
     Args:
         workload: the object.
         rules: for counting resources.
+        places_pods: whether requests for a topology are served.
     """
-    of_pod_sets = (one for pod_set in workload.spec.pod_sets for one in _asked(pod_set, rules))
-    return (*_asked_by_metadata(workload), *of_pod_sets)
+    asked = [*_asked_by_metadata(workload)]
+    for pod_set in workload.spec.pod_sets:
+        asked += _asked(pod_set, rules, places_pods=places_pods)
+    return tuple(asked)
 
 
 def _asked_by_metadata(workload: Workload) -> Iterator[MissingFeature]:
@@ -241,13 +261,14 @@ def _asked_by_metadata(workload: Workload) -> Iterator[MissingFeature]:
     return asked_by_keys(_WORKLOAD, meta.labels, meta.annotations)
 
 
-def _asked(pod_set: PodSet, rules: ResourceRules) -> Iterator[MissingFeature]:
+def _asked(pod_set: PodSet, rules: ResourceRules, *, places_pods: bool) -> Iterator[MissingFeature]:
     """The requests of a pod set for features that are missing."""
     meta, claims = pod_set.template.metadata, pod_set.template.spec.extra.get(CLAIMS)
     yield from asked_by_pod_set(
         pod_set.name, meta.labels, meta.annotations, claims, admits_claims=rules.admits_claims
     )
-    yield from asked_by_topology(pod_set.name, pod_set.topology_request)
+    if not places_pods:
+        yield from asked_by_topology(pod_set.name, pod_set.topology_request)
 
 
 def workload_info(
@@ -298,6 +319,8 @@ def _shape(workload: Workload, pod_sets: list[PodSetNeeds]) -> Shape:
             spec.tolerations,
             required_node_affinity(spec),
         )
+        if pod_set.topology is not None:
+            parts += (pod_set.topology, sorted(pod_set.on_node.items()))
     return sha256(repr(parts).encode()).hexdigest()
 
 

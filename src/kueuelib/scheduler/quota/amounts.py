@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import attrs
 
 from kueuelib.api.struct import frozen
+from kueuelib.scheduler.topology.tree import Charges
 
 PODS = "pods"
 """The resource that counts pods; it is requested implicitly if a ClusterQueue covers it."""
@@ -39,6 +40,37 @@ Requests = Mapping[str, int]
 
 Amounts = Mapping[FlavorResource, int]
 """Flavor and resource to amount."""
+
+
+class Charge(dict[FlavorResource, int]):
+    """What a Workload takes if its pods have places: quota, and room in leaves of topologies.
+
+    Args:
+        quota: per flavor and resource.
+        leaves: what its pods take of leaves.
+    """
+
+    __slots__ = ("leaves",)
+
+    def __init__(self, quota: Amounts, leaves: Charges) -> None:
+        super().__init__(quota)
+        self.leaves = leaves
+
+    def __eq__(self, other: object) -> bool:
+        return super().__eq__(other) and leaves_of(other) == self.leaves
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None
+
+
+_NO_LEAVES: Charges = {}
+
+
+def leaves_of(amounts: object) -> Charges:
+    """What is taken of leaves besides these amounts of quota."""
+    return amounts.leaves if isinstance(amounts, Charge) else _NO_LEAVES
 
 
 @frozen

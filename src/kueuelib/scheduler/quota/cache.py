@@ -14,7 +14,7 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import UnknownObject
-from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.amounts import Charge, FlavorResource
 from kueuelib.scheduler.quota.decay import Value
 from kueuelib.scheduler.quota.forest import Forest
 from kueuelib.scheduler.quota.holders import Holder, Priorities, Ranked, rank_of
@@ -28,6 +28,7 @@ from kueuelib.scheduler.quota.queue_spec import (
     activity_of,
 )
 from kueuelib.scheduler.quota.snapshot import Frozen, FrozenQueue, FrozenTree, Snapshot
+from kueuelib.scheduler.topology.nodes import NodeCache, TopologyOfFlavor
 from kueuelib.scheduler.values import changed
 
 # ---- the mutable part of the cache: the workloads that hold quota in one ClusterQueue ------------
@@ -171,6 +172,10 @@ class Cache:
         self._flavors: dict[str, Flavor] = {}
         self._checks: dict[str, bool] = {}
         self._late_checks: frozenset[str] = frozenset()
+        self._delaying: frozenset[str] = frozenset()
+        self._levels: dict[str, tuple[str, ...]] = {}
+        self._unreadable: Mapping[str, str] = {}
+        self.nodes = NodeCache()
         self._holders: dict[ObjectKey, Holder] = {}
         self._homeless: dict[str, dict[ObjectKey, Holder]] = {}
         self._flavor_users: dict[str, set[str]] = {}
@@ -254,7 +259,7 @@ class Cache:
 
     def _activity_of(self, spec: QueueSpec) -> Activity:
         endless = spec.cohort if self.forest.is_endless(spec.cohort) else ""
-        return activity_of(spec, self._flavors, self._checks, endless)
+        return activity_of(spec, self._flavors, self._checks, endless, self._unreadable)
 
     def _detach(self, state: QueueState) -> None:
         spec = state.spec
@@ -299,34 +304,75 @@ class Cache:
         """Takes over a ResourceFlavor; returns the queues that use it, or none if it is
         unchanged.
         """
+        levels = self._levels.get(flavor.topology, ()) if flavor.topology else ()
+        if levels:
+            flavor = changed(flavor, levels=levels)
         if self._flavors.get(flavor.name) == flavor:
             return ()
         self._flavors = {**self._flavors, flavor.name: flavor}
+        self.nodes.set_flavor(flavor.name, _nodes_of(flavor))
         return self._review(self.users_of_flavor(flavor.name))
 
     def remove_flavor(self, name: str) -> tuple[str, ...]:
         """Forgets a ResourceFlavor; returns the queues that use it."""
         self._flavors = {key: value for key, value in self._flavors.items() if key != name}
+        self.nodes.set_flavor(name, None)
         return self._review(self.users_of_flavor(name))
 
-    def set_check(self, name: str, *, active: bool, late: bool = False) -> tuple[str, ...]:
+    def set_topology(self, name: str, levels: tuple[str, ...]) -> tuple[str, ...]:
+        """Takes over a Topology (KEP-2724); returns the queues whose flavors name it.
+
+        Args:
+            name: the Topology.
+            levels: its label keys, from coarse to fine; none if it is gone.
+        """
+        self._levels[name] = levels
+        if not levels:
+            del self._levels[name]
+        users: set[str] = set()
+        for flavor in self._flavors.values():
+            if flavor.topology == name:
+                users.update(self.set_flavor(changed(flavor, levels=())))
+        return tuple(sorted(users))
+
+    def set_unreadable(self, kind: str, why: str) -> tuple[str, ...]:
+        """Takes over why a kind that topologies need cannot be read; returns the queues affected.
+
+        Args:
+            kind: the kind.
+            why: what the API server says; empty if it can be read.
+        """
+        if self._unreadable.get(kind, "") == why:
+            return ()
+        self._unreadable = {**self._unreadable, kind: why}
+        flavors = (flavor.name for flavor in self._flavors.values() if flavor.levels)
+        users = {name for flavor in flavors for name in self.users_of_flavor(flavor)}
+        return self._review(tuple(sorted(users)))
+
+    def set_check(
+        self, name: str, *, active: bool, late: bool = False, delays: bool = False
+    ) -> tuple[str, ...]:
         """Takes over an AdmissionCheck; returns the queues that use it, or none if it is unchanged.
 
         Args:
             name: the check.
             active: whether its controller is alive.
             late: whether it has to pass or to ask before a preemption (KEP-993).
+            delays: whether pods get no places before it has passed (KEP-2724).
         """
-        if self._checks.get(name) is active and (name in self._late_checks) is late:
+        known = (name in self._late_checks) is late and (name in self._delaying) is delays
+        if self._checks.get(name) is active and known:
             return ()
         self._checks[name] = active
         self._late_checks = self._late_checks | {name} if late else self._late_checks - {name}
+        self._delaying = self._delaying | {name} if delays else self._delaying - {name}
         return self._review(self.users_of_check(name))
 
     def remove_check(self, name: str) -> tuple[str, ...]:
         """Forgets an AdmissionCheck; returns the queues that use it."""
         self._checks.pop(name, None)
         self._late_checks -= {name}
+        self._delaying -= {name}
         return self._review(self.users_of_check(name))
 
     def _review(self, names: tuple[str, ...]) -> tuple[str, ...]:
@@ -400,6 +446,8 @@ class Cache:
                 state.add(holder)
             else:
                 self._homeless.setdefault(holder.cluster_queue, {})[key] = holder
+            if isinstance(holder.usage, Charge):
+                self.nodes.charge(holder.usage.leaves)
         self._holders[key] = holder
         if holder.admitted:
             self._reservations.pop(key, None)
@@ -416,6 +464,8 @@ class Cache:
         holder = self._holders.pop(key, None)
         if holder is None:
             return None
+        if isinstance(holder.usage, Charge):
+            self.nodes.charge(holder.usage.leaves, -1)
         self._reservations.pop(key, None)
         self._not_ready.pop(key, None)
         self._assumed.pop(key, None)
@@ -459,11 +509,27 @@ class Cache:
                 trees.update(dict.fromkeys(tree.quota.rows, tree))
                 parts.append(tree.members)
         if len(parts) == 1:  # shared as it is: a copy would cost all members of a large tree
-            return Frozen(parts[0], trees, self._flavors, self._late_checks, past_usage or {})
+            return self._frozen(parts[0], trees, past_usage)
         queues: dict[str, FrozenQueue] = {}
         for part in parts:
             queues.update(part)
-        return Frozen(queues, trees, self._flavors, self._late_checks, past_usage or {})
+        return self._frozen(queues, trees, past_usage)
+
+    def _frozen(
+        self,
+        queues: Mapping[str, FrozenQueue],
+        trees: Mapping[str, FrozenTree],
+        past_usage: Mapping[ObjectKey, Value] | None = None,
+    ) -> Frozen:
+        return Frozen(
+            queues,
+            trees,
+            self._flavors,
+            self._late_checks,
+            past_usage or {},
+            self.nodes.freeze(),
+            self._delaying,
+        )
 
     def freeze_tree(self, cohort: str) -> Frozen | None:
         """The frozen parts of the tree of a cohort; None if nothing uses its name."""
@@ -471,7 +537,7 @@ class Cache:
             return None
         tree = self.forest.freeze(cohort, self._part)
         trees = dict.fromkeys(tree.quota.rows, tree)
-        return Frozen(tree.members, trees, self._flavors, self._late_checks)
+        return self._frozen(tree.members, trees)
 
     def _part(self, name: str) -> FrozenQueue:
         return self._queues[name].freeze()
@@ -480,16 +546,29 @@ class Cache:
         """A cache rebuilt from the same facts, to verify this one."""
         fresh = Cache()
         for name, active in self._checks.items():
-            fresh.set_check(name, active=active, late=name in self._late_checks)
+            late, delays = name in self._late_checks, name in self._delaying
+            fresh.set_check(name, active=active, late=late, delays=delays)
+        for name, levels in self._levels.items():
+            fresh.set_topology(name, levels)
+        for kind, why in self._unreadable.items():
+            fresh.set_unreadable(kind, why)
         for flavor in self._flavors.values():
             fresh.set_flavor(flavor)
         for cohort in self._cohorts.values():
             fresh.set_cohort(cohort)
         for state in self._queues.values():
             fresh.set_queue(attrs.evolve(state.spec))
+        self.nodes.copy_to(fresh.nodes)
         for holder in self._holders.values():
             fresh.hold(holder)
         return fresh
+
+
+def _nodes_of(flavor: Flavor) -> TopologyOfFlavor | None:
+    """What decides about the nodes of a flavor; None without a topology."""
+    if not flavor.levels:
+        return None
+    return TopologyOfFlavor(flavor.topology, flavor.levels, flavor.labels, flavor.tolerations)
 
 
 def _discard(index: dict[str, set[str]], key: str, member: str) -> None:

@@ -504,8 +504,7 @@ class Forest:
             self._prune(before)
 
     def _link(self, spot: NodeUsage, parent: NodeUsage) -> None:
-        spot.frozen = None
-        spot.stale.clear()
+        self._changed(spot)
         self._ledger.connect(spot, parent)
         self._changed(parent)
         self._settle(parent)
@@ -532,8 +531,10 @@ class Forest:
             here.height, here = height, here.parent
 
     def _changed(self, spot: NodeUsage) -> None:
-        """Notes a change other than usage in the tree of a node."""
-        spot.root.frozen = None
+        """Notes a change other than usage in the tree of a node: nothing of it stays frozen."""
+        root = spot.root
+        root.frozen = None
+        root.stale.clear()
 
 
 def _row(spot: NodeUsage) -> CohortRow:

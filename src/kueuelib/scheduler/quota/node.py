@@ -6,8 +6,9 @@ Usage is kept elsewhere, because it changes often and quota rarely.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
+from heapq import heappop, heappush
 from math import inf
 from typing import Any, NamedTuple
 
@@ -285,7 +286,8 @@ def lendable_of(cohort: QuotaNode, resource: str) -> int:
 # ---- finds the best leaf of a tree in which every cohort sends the best of its children ----------
 # Both orders of fair sharing work like this: the next head to decide, and the next ClusterQueue to
 # give back quota. After a change only the path of one leaf is evaluated again, so the cost is the
-# depth of the tree, not the number of siblings.
+# depth of the tree, not the number of siblings. Searches for victims keep one bracket of borrowers
+# per cycle, and take into their own only those that they look at.
 
 _ABOVE_ROOTS = ""
 
@@ -298,18 +300,25 @@ class Bracket:
         rank: the rank of a node among its siblings if it sends this leaf, smaller first; None
             leaves the node out. Roots are siblings of each other. Ranks of siblings that are equal
             are ordered by the keys of the nodes.
+        later: other leaves, whose ranks there are no larger than here. They take part as soon as
+            they may come first, so those that do not cost nothing.
     """
 
     def __init__(
-        self, leaves: Iterable[QuotaNode], rank: Callable[[QuotaNode, QuotaNode], Any]
+        self,
+        leaves: Iterable[QuotaNode],
+        rank: Callable[[QuotaNode, QuotaNode], Any],
+        later: Bracket | None = None,
     ) -> None:
         self._rank = rank
+        self._later = later
         self._leaves = {leaf.key: leaf for leaf in leaves}
         self._siblings: dict[str, list[tuple[Any, str]]] = {}
         self._ranks: dict[str, Any] = {}
         self._sent: dict[str, QuotaNode] = {}
-        nodes = {node.key: node for leaf in self._leaves.values() for node in leaf.path}
-        for node in sorted(nodes.values(), key=lambda node: -len(node.ancestors)):
+        self._entered: dict[str, int] = {}
+        self._nodes = {node.key: node for leaf in self._leaves.values() for node in leaf.path}
+        for node in sorted(self._nodes.values(), key=lambda node: -len(node.ancestors)):
             self._settle(node)
 
     @property
@@ -318,17 +327,44 @@ class Bracket:
         return self._first(_ABOVE_ROOTS)
 
     def touch(self, leaf: QuotaNode) -> None:
-        """Evaluates a changed leaf and the cohorts above again."""
-        for node in leaf.path:
-            self._settle(node)
+        """Evaluates a new or changed leaf and the cohorts above."""
+        self._leaves[leaf.key] = leaf
+        self._climb(leaf)
 
     def drop(self, leaf: QuotaNode) -> None:
         """Removes a leaf."""
         del self._leaves[leaf.key]
-        self.touch(leaf)
+        self._climb(leaf)
+
+    def leaves_below(self, cohort: QuotaNode, but: QuotaNode) -> Iterator[tuple[Any, QuotaNode]]:
+        """The leaves below a cohort with their ranks, in their order, but for those of one child.
+
+        A cohort must have the rank of the leaf that it sends.
+        """
+        heap: list[tuple[Any, str, int, list[tuple[Any, str]]]] = []
+
+        def go_on(siblings: list[tuple[Any, str]], index: int) -> None:
+            if index < len(siblings) and siblings[index][1] == but.key:
+                index += 1
+            if index < len(siblings):
+                heappush(heap, (*siblings[index], index, siblings))
+
+        go_on(self._siblings.get(cohort.key, []), 0)
+        while heap:
+            rank, key, index, siblings = heappop(heap)
+            go_on(siblings, index + 1)
+            if key in self._leaves:
+                yield rank, self._leaves[key]
+            else:
+                go_on(self._siblings[key], 0)
+
+    def _climb(self, leaf: QuotaNode) -> None:
+        for node in leaf.path:
+            self._settle(node)
 
     def _settle(self, node: QuotaNode) -> None:
         """Puts a node in its place among its siblings."""
+        self._nodes[node.key] = node
         above = _ABOVE_ROOTS if node.parent is None else node.parent.key
         siblings = self._siblings.setdefault(above, [])
         before = self._ranks.pop(node.key, None)
@@ -341,5 +377,19 @@ class Bracket:
             insort(siblings, (rank, node.key))
 
     def _first(self, cohort: str) -> QuotaNode | None:
-        children = self._siblings.get(cohort)
+        children = self._siblings.setdefault(cohort, [])
+        if self._later is not None:
+            self._enter(self._later, cohort, children)
         return self._sent[children[0][1]] if children else None
+
+    def _enter(self, later: Bracket, cohort: str, children: list[tuple[Any, str]]) -> None:
+        """Lets the children of a cohort take part that may come before its best one."""
+        waiting, index = later._siblings.get(cohort, ()), self._entered.get(cohort, 0)
+        while index < len(waiting) and (not children or waiting[index] < children[0]):
+            node = later._nodes[waiting[index][1]]
+            index += 1
+            self._entered[cohort] = index
+            if node.key not in self._nodes:
+                if node.is_queue:
+                    self._leaves[node.key] = node
+                self._settle(node)

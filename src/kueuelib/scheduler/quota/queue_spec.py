@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 import attrs
@@ -21,6 +22,7 @@ from kueuelib.api.names import (
     REASON_CHECK_NOT_FOUND,
     REASON_COHORT_CYCLE,
     REASON_FLAVOR_NOT_FOUND,
+    REASON_NODES_UNREADABLE,
     REASON_NOT_FOUND,
     REASON_READY,
     REASON_STOPPED,
@@ -66,6 +68,7 @@ class Flavor:
         taints: the taints of its nodes.
         tolerations: those that it adds to the pods.
         topology: the Topology of its nodes; empty if it has none.
+        levels: the label keys of that, from coarse to fine; empty if it does not exist.
     """
 
     name: str
@@ -73,6 +76,7 @@ class Flavor:
     taints: tuple[Taint, ...]
     tolerations: tuple[Toleration, ...]
     topology: str = ""
+    levels: tuple[str, ...] = ()
 
 
 @frozen
@@ -374,7 +378,11 @@ UNKNOWN = Activity(active=False, reason=REASON_NOT_FOUND, message="ClusterQueue 
 
 
 def activity_of(
-    spec: QueueSpec, flavors: Mapping[str, Flavor], checks: Mapping[str, bool], endless: str = ""
+    spec: QueueSpec,
+    flavors: Mapping[str, Flavor],
+    checks: Mapping[str, bool],
+    endless: str = "",
+    unreadable: Mapping[str, str] = MappingProxyType({}),
 ) -> Activity:
     """The activity of a ClusterQueue.
 
@@ -383,6 +391,7 @@ def activity_of(
         flavors: the ResourceFlavors that exist.
         checks: the AdmissionChecks that exist, and whether they are active.
         endless: its cohort if the parents of that form a cycle, otherwise empty.
+        unreadable: by kind, why the manager cannot read what topologies need, or empty.
     """
     if spec.terminating:
         text = "Can't admit new workloads; clusterQueue is terminating"
@@ -404,9 +413,14 @@ def activity_of(
         text = f"references inactive AdmissionCheck(s): {','.join(idle)}"
         causes.append((REASON_CHECK_INACTIVE, text))
     for name in sorted(flavors.keys() & spec.flavors):
-        if topology := flavors[name].topology:
+        topology = flavors[name].topology
+        if topology and not flavors[name].levels:
             text = f'there is no Topology "{topology}" for TAS flavor "{name}"'
             causes.append((REASON_TOPOLOGY_NOT_FOUND, text))
+        for kind in sorted(unreadable) if flavors[name].levels else ():
+            if why := unreadable[kind]:
+                text = f'TAS flavor "{name}" needs {kind}s, which the manager may not read: {why}'
+                causes.append((REASON_NODES_UNREADABLE, text))
     if endless:
         text = f"is in Cohort {endless}, whose parents form a cycle"
         causes.append((REASON_COHORT_CYCLE, text))

@@ -7,9 +7,10 @@ cycle never writes to frozen parts: `Snapshot` holds the differences and an undo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -19,6 +20,7 @@ from kueuelib.scheduler.quota.amounts import (
     NO_LIMITS,
     NOTHING,
     Amounts,
+    Charge,
     FlavorResource,
     Limits,
     Used,
@@ -27,8 +29,16 @@ from kueuelib.scheduler.quota.amounts import (
 )
 from kueuelib.scheduler.quota.decay import UNUSED, Value
 from kueuelib.scheduler.quota.holders import Holder, Ranked
-from kueuelib.scheduler.quota.node import QuotaNode, QuotaTree, alone, cohort_key, cohort_name
+from kueuelib.scheduler.quota.node import (
+    Bracket,
+    QuotaNode,
+    QuotaTree,
+    alone,
+    cohort_key,
+    cohort_name,
+)
 from kueuelib.scheduler.quota.queue_spec import Flavor, QueueSpec
+from kueuelib.scheduler.topology.tree import NO_NODES, FlavorNodes, LeafRoom
 from kueuelib.scheduler.values import value
 
 
@@ -79,6 +89,8 @@ class Frozen:
         flavors: the ResourceFlavors that exist, by name.
         late_checks: the AdmissionChecks before which nothing is preempted (KEP-993).
         past_usage: of LocalQueues, if it counts (KEP-4136).
+        nodes: those of the flavors that have a topology (KEP-2724).
+        delaying: the AdmissionChecks before which pods get no places.
     """
 
     queues: Mapping[str, FrozenQueue]
@@ -86,6 +98,8 @@ class Frozen:
     flavors: Mapping[str, Flavor]
     late_checks: frozenset[str] = frozenset()
     past_usage: Mapping[ObjectKey, Value] = attrs.field(factory=dict)
+    nodes: Mapping[str, FlavorNodes] = NO_NODES
+    delaying: frozenset[str] = frozenset()
 
 
 NOBODY: AbstractSet[str] = frozenset()
@@ -173,6 +187,7 @@ class Snapshot:
         flavors: the ResourceFlavors that exist, by name.
         nodes: the places of the ClusterQueues in their trees, by name.
         used: the usage of a pair by all nodes. Only the methods above change it.
+        leaves: the room in the leaves of topologies. Only the methods above change it.
     """
 
     def __init__(self, frozen: Frozen) -> None:
@@ -181,16 +196,24 @@ class Snapshot:
         self.flavors = frozen.flavors
         self.nodes: Mapping[str, QuotaNode] = _Nodes(frozen)
         self.used: Mapping[FlavorResource, Usage] = _Usages(frozen)
+        self.leaves = LeafRoom(frozen.nodes)
         self._borrowers: dict[tuple[str, FlavorResource], set[str]] = {}
         self._gone: dict[ObjectKey, Holder] = {}
         self._held: Snapshot | None = None
         self._charges = 0
+        self._brackets: dict[object, tuple[Bracket, int]] = {}
+        self._changed: dict[str, list[str]] = {}
         self._log: list[tuple[str, Amounts, int, Holder | None]] = []
 
     @property
     def late_checks(self) -> frozenset[str]:
         """The AdmissionChecks that have to pass or to ask before a preemption."""
         return self._frozen.late_checks
+
+    @property
+    def delaying(self) -> frozenset[str]:
+        """The AdmissionChecks before which pods get no places."""
+        return self._frozen.delaying
 
     def past_usage(self, local_queue: ObjectKey) -> Value:
         """The past usage of a LocalQueue as a number; 0 if it does not count."""
@@ -273,6 +296,10 @@ class Snapshot:
 
     def _apply(self, queue: FrozenQueue, amounts: Amounts, sign: int) -> None:
         node = self.nodes[queue.spec.name]
+        if self._changed and node.root.key in self._changed:
+            self._changed[node.root.key].append(node.key)
+        if isinstance(amounts, Charge):
+            self.leaves.take(amounts.leaves, sign)
         for pair, amount in amounts.items():
             if amount:
                 used = self.used[pair]
@@ -361,6 +388,16 @@ class Snapshot:
             below = cohort
         return levels
 
+    def others_borrow(self, queue: FrozenQueue, pairs: Collection[FlavorResource]) -> bool:
+        """Whether `reclaimable` may name any ClusterQueue."""
+        path = self.nodes[queue.spec.name].path
+        for below, cohort in pairwise(path):
+            for pair in pairs:
+                borrowers = self._children_that_borrow(cohort.key, pair)
+                if len(borrowers) > (below.key in borrowers):
+                    return True
+        return False
+
     def borrowers(self, queue: FrozenQueue, pairs: Collection[FlavorResource]) -> list[FrozenQueue]:
         """The other active ClusterQueues of the tree that borrow any of the pairs, by name."""
         tree = self.tree_of(queue)
@@ -375,6 +412,35 @@ class Snapshot:
         members = [tree.members[key] for key in sorted(keys & tree.members.keys())]
         return [one for one in members if one is not queue and not one.inactive]
 
+    def bracket(
+        self,
+        queue: FrozenQueue,
+        pairs: frozenset[FlavorResource],
+        name: str,
+        rank: Callable[[QuotaNode, QuotaNode], Any],
+    ) -> Bracket:
+        """The ClusterQueues of a tree that borrow any of the pairs, ranked against each other.
+
+        It is kept, and whatever changed since the last call is ranked again.
+
+        Args:
+            queue: any ClusterQueue of the tree.
+            pairs: the pairs.
+            name: of the order; each has its own.
+            rank: see `Bracket`; it depends on this state only.
+        """
+        root = self.nodes[queue.spec.name].root.key
+        changed, key = self._changed.setdefault(root, []), (root, pairs, name)
+        if key in self._brackets:
+            bracket, seen = self._brackets[key]
+            for changed_queue in dict.fromkeys(changed[seen:]):
+                bracket.touch(self.nodes[changed_queue])
+        else:
+            borrowers = (queue, *self.held.borrowers(queue, pairs))
+            bracket = Bracket((self.nodes[each.spec.name] for each in borrowers), rank)
+        self._brackets[key] = bracket, len(changed)
+        return bracket
+
     def _children_that_borrow(self, cohort: str, pair: FlavorResource) -> AbstractSet[str]:
         """The keys of the children of a cohort, by its key."""
         changed = self._borrowers.get((cohort, pair))
@@ -384,8 +450,16 @@ class Snapshot:
 
     def fits(self, queue: FrozenQueue, amounts: Amounts) -> bool:
         """Whether all amounts are available now; a request for nothing always is."""
+        if isinstance(amounts, Charge) and not self.leaves.holds(amounts.leaves):
+            return False
         steps = self.nodes[queue.spec.name].steps
         for pair, amount in amounts.items():
             if amount > 0 and amount > available_along(steps[pair], self.used[pair]):
                 return False
         return True
+
+    def lacks_places(self, queue: FrozenQueue, amounts: Amounts) -> bool:
+        """Whether all amounts of quota are available, but not the places of pods."""
+        if not isinstance(amounts, Charge) or self.leaves.holds(amounts.leaves):
+            return False
+        return self.fits(queue, dict(amounts))

@@ -165,7 +165,7 @@ def _of_job(obj: Obj, classes: PriorityClasses) -> TraceJob:
         priority = resolve(job, sets, classes)
     except (InvalidJob, InvalidObject, PriorityClassNotFound) as error:
         raise BadValue("", f"Job {key_of(obj)}: {error}") from None
-    shapes = tuple(_shape(each.name, each.count, each.template, each.min_count) for each in sets)
+    shapes = tuple(_shape(each.raw()) for each in sets)
     return _job(obj, None, job.queue_name, shapes, priority.value)
 
 
@@ -182,22 +182,20 @@ def _of_workload(given: Obj, owner: Obj | None, faults: Faults) -> TraceJob | No
     if not workload.spec.active:
         faults.drop("inactive Workload")
         return None
-    shapes = tuple(
-        _shape(raw["name"], raw["count"], raw["template"], raw.get("minCount"))
-        for raw in obj["spec"]["podSets"]
-    )
+    shapes = tuple(_shape(raw) for raw in obj["spec"]["podSets"])
     job = _job(obj, owner, workload.spec.queue_name, shapes, workload.spec.priority or 0)
     return attrs.evolve(job, workload=orjson.dumps(obj))
 
 
-def _shape(name: str, count: int, template: Mapping[str, Any], fewest: int | None) -> PodShape:
+def _shape(pod_set: Mapping[str, Any]) -> PodShape:
     requests: dict[str, str] = {}
-    containers = (template.get("spec") or {}).get("containers") or ()
+    containers = (pod_set["template"].get("spec") or {}).get("containers") or ()
     for container in containers:
         asked = (container.get("resources") or {}).get("requests") or {}
         requests |= {resource: str(amount) for resource, amount in asked.items()}
-    raw = orjson.dumps(template, option=orjson.OPT_SORT_KEYS)
-    return PodShape(count, tuple(sorted(requests.items())), name, fewest, raw)
+    raw = orjson.dumps(pod_set, option=orjson.OPT_SORT_KEYS)
+    asked = tuple(sorted(requests.items()))
+    return PodShape(pod_set["count"], asked, pod_set["name"], pod_set.get("minCount"), raw)
 
 
 def _job(
@@ -206,7 +204,7 @@ def _job(
     key = key_in(obj)
     notes: dict[str, str] = {}
     for shape in shapes:
-        notes |= annotations_of(orjson.loads(shape.template))
+        notes |= annotations_of(shape.raw()["template"])
     notes |= {**annotations_of(owner or {}), **annotations_of(obj)}
     if RUN_SECONDS not in notes:
         raise BadValue(

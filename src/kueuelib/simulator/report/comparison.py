@@ -89,6 +89,11 @@ def comparison(runs: Mapping[str, Obj], most_queues: int) -> list[tuple[str, lis
         (label.replace("{unit}", unit.name), path, unit.seconds if "{unit}" in label else 1.0)
         for label, path in _COMPARED
     ]
+    for flavor, levels in figures[0].get("fragmentation", {}).items():
+        for level, resources in levels.items():
+            for resource in resources:
+                label = f"fragmentation of {resource}, {level.rpartition('/')[2]}, {flavor}"
+                rows.append((label, ("fragmentation", flavor, level, resource), 1.0))
     for name in queues:
         path = ("cluster_queues", name, "wait_seconds", "p90")
         rows.append((f"wait p90 {unit.name}, {name}", path, unit.seconds))

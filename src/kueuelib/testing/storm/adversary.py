@@ -17,6 +17,8 @@ from .profiles import WORKLOADS, Weather
 
 __all__ = ["Hostile", "Remaining"]
 
+MANAGERS = "manager"
+"""The prefix of the names of managers."""
 FOCUS = 4.0
 """The factor for faults on the resource in focus."""
 MOST = 0.6
@@ -26,10 +28,54 @@ WEBHOOK_PATIENCE = 10.0
 
 STALLS = 2.0
 """The factor for late events after a lost answer or an overtaken write."""
+TRICKLE = 4.0
+"""Seconds between two events of a watch that trickles."""
+MOST_BEHIND = 40.0
+"""Seconds after which such a watch delivers its events at once."""
 OVERTAKEN = frozenset({WORKLOADS, "jobs.batch", "pods"})
 """The resources that users change or delete while a manager writes them."""
 OVERTAKING = (0.1, 5.0)
 """Seconds for which a write is held back so that a user overtakes it."""
+
+
+def _reserves(call: ObservedRequest) -> bool:
+    """Whether a write gives quota to a Workload."""
+    return call.resource == WORKLOADS and b'"podSetAssignments"' in call.body
+
+
+def _starts(call: ObservedRequest) -> bool:
+    """Whether a write starts a Job."""
+    return call.resource == "jobs.batch" and b'"suspend":false' in call.body
+
+
+def _ends(call: ObservedRequest) -> bool:
+    """Whether a write says that a Workload is Finished; the removal of its finalizer follows."""
+    return call.resource == WORKLOADS and b'"type":"Finished"' in call.body
+
+
+@attrs.frozen
+class Ambush:
+    """What happens at one moment.
+
+    Attributes:
+        moment: Whether a write of a manager is such a moment.
+        fate: The fate of the write.
+        stall: Seconds for which the events of Workloads are late from then on.
+    """
+
+    moment: Callable[[ObservedRequest], bool]
+    fate: Fate = FINE
+    stall: float = 0.0
+
+
+AMBUSHES = {
+    "recreated": Ambush(_starts, Fate(delay=1.0)),
+    "replaced": Ambush(_reserves, Fate(delay=4.0)),
+    "doubted": Ambush(_reserves, Fate(answer_delay=6.0, lose_answer=True), stall=25.0),
+    "undone": Ambush(_starts),
+    "overslept": Ambush(_ends),
+}
+"""What users and machines do at the moments that matter; at most one of them strikes a call."""
 
 _CONFLICT = refusal(409, "Conflict", "the object has been modified; read it and try again")
 _INTERNAL = refusal(500, "InternalError", "an error on the server prevented the request")
@@ -103,6 +149,7 @@ class Hostile:
         only: The labels of the faults that may happen; `None` means any.
         seen: Called with each injection.
         meddlers: Whether users write objects that a manager is writing.
+        owners: The prefix of the processes whose links it owns; empty for those of all.
     """
 
     def __init__(
@@ -114,10 +161,12 @@ class Hostile:
         only: frozenset[str] | None = None,
         seen: Callable[[Injection], None] | None = None,
         meddlers: bool = True,
+        owners: str = MANAGERS,
     ) -> None:
         self.injections: list[Injection] = []
         self.counts: Counter[str] = Counter()
         self._meddlers = meddlers
+        self._owners = owners
         self._draws = draws
         self._weather = weather
         self._start = start
@@ -127,11 +176,12 @@ class Hostile:
         self._subject = FaultTarget()
         self._writes: Counter[str] = Counter()
         self._frozen: dict[tuple[str, str], tuple[float, str]] = {}
+        self._last_event: dict[tuple[str, str], float] = {}
 
     def connect(self, owner: str, peer: str, ordinal: int, now: float) -> Fate:
         """Return the fate of an attempt to connect."""
         self._now = now
-        if not _struck(owner, peer):
+        if not _struck(owner, peer, self._owners):
             return FINE
         self._subject = FaultTarget(owner)
         label = f"connect/{owner}/{peer}/{ordinal}"
@@ -144,7 +194,7 @@ class Hostile:
     def call(self, call: ObservedRequest, now: float) -> Fate:
         """Return the fate of a request."""
         self._now = now
-        if not _struck(call.owner, call.peer):
+        if not _struck(call.owner, call.peer, self._owners):
             return FINE
         self._subject = _subject(call, call.verb)
         if call.verb == "webhook":
@@ -155,6 +205,11 @@ class Hostile:
         broken = self._outage(call)
         if broken:
             return broken
+        for kind, ambush in AMBUSHES.items():
+            if ambush.moment(call) and self._meddlers and self._strikes(label, kind, ""):
+                if ambush.stall:
+                    self._frozen[call.owner, WORKLOADS] = self._now + ambush.stall, kind
+                return attrs.evolve(ambush.fate, faults=(kind,))
         fate = self._ending(call, label)
         faults = fate.faults
         delay = answer_delay = 0.0
@@ -173,7 +228,9 @@ class Hostile:
     def event(self, watch: ObservedRequest, number: int, event: bytes, now: float) -> EventFate:
         """Return the fate of one event of a watch."""
         self._now = now
-        if not _struck(watch.owner, watch.peer) or watch.resource in self._weather.spared:
+        if not _struck(watch.owner, watch.peer, self._owners):
+            return FLOWING
+        if watch.resource in self._weather.spared:
             return FLOWING
         self._subject = _subject(watch, "event")
         if _is_bookmark(event):
@@ -187,6 +244,11 @@ class Hostile:
         until, cause = self._frozen.get((watch.owner, watch.resource), (0.0, ""))
         if until > now:  # the replica whose list was old is still behind
             return EventFate(delay=until - now, faults=(cause,))
+        if self._strikes(f"event/{_label(watch)}", "trickle", watch.resource):
+            last = self._last_event.get((watch.owner, watch.resource), 0.0)
+            due = min(max(last + TRICKLE, self._now), self._now + MOST_BEHIND)
+            self._last_event[watch.owner, watch.resource] = due
+            return EventFate(delay=due - self._now, faults=("trickle",))
         label = f"event/{_label(watch)}/{number}"
         for kind, fate in _ENDS.items():
             # A watch has many events, so an end strikes each one a fifth as often as a fault
@@ -272,7 +334,7 @@ class Hostile:
         for outage in self._weather.outages:
             reads = call.verb in {"get", "list", "watch"}
             if (
-                outage.owner == call.owner
+                outage.owner in {"", call.owner}
                 and outage.resource == call.resource
                 and outage.reads == reads
                 and outage.start <= since < outage.end
@@ -351,9 +413,9 @@ _ENDINGS = (
 )
 
 
-def _struck(owner: str, peer: str) -> bool:
+def _struck(owner: str, peer: str, owners: str = MANAGERS) -> bool:
     """Whether the adversary owns the link: users, observers and companions have a clean one."""
-    return owner.startswith("manager") or peer.startswith("webhook@manager")
+    return owner.startswith(owners) or peer.startswith(f"webhook@{owners}")
 
 
 def _is_bookmark(event: bytes) -> bool:

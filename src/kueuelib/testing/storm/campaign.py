@@ -23,6 +23,7 @@ from kueuelib.testing.storm.laws import Violation
 from kueuelib.testing.storm.profiles import PROFILES
 from kueuelib.testing.storm.run import storm
 from kueuelib.testing.storm.seed_plan import SeedReport, plan_of, tolerance
+from kueuelib.testing.storm.topology import TOPOLOGY
 from kueuelib.testing.storm.trial import BUNDLED, Trial
 from kueuelib.testing.storm.world import World
 
@@ -255,8 +256,10 @@ def _ended(child: _Child[J], limit: float) -> RunResult[J]:
 
 MIXED = "mixed"
 """In place of a profile's name: each seed draws a profile."""
-APART = frozenset({"edits"})
+APART = frozenset({"edits", "moments", "topology", "waits"})
 """Profiles that a mixed campaign does not play, so that its seeds keep their meaning."""
+DEFAULT_RUN = {"moments": 12, "edits": 20, "waits": 20, "topology": 5, MIXED: 160}
+"""How many seeds, from 1 on, the default test run plays with each profile."""
 DEADLINE = 600.0
 """Real seconds after which a storm counts as hung."""
 SWARM_SHARE = 0.5
@@ -272,6 +275,11 @@ def profile_of(seed: int) -> str:
         return "swarm"
     others = [name for name in PROFILES if name not in {"swarm", "calm", *APART}]
     return draws.choice("name", [*others, OFTEN])
+
+
+def _trial(profile: str, trial: Trial) -> Trial:
+    """The trial of a profile: storms with nodes have users and laws of their own."""
+    return TOPOLOGY if profile == "topology" and trial is BUNDLED else trial
 
 
 def campaign(
@@ -290,6 +298,7 @@ def campaign(
     """
     if profile != MIXED and profile not in PROFILES:
         raise KeyError(profile)
+    trial = _trial(profile, trial)
     yield from _reports((_Job(seed, profile) for seed in seeds), trial, workers=workers)
 
 
@@ -311,7 +320,7 @@ def replay(
         trial: The trial.
     """
     job = _Job(seed, profile, only=only, fifo=fifo, keep_lines=True)
-    return next(_reports([job], trial, workers=1))
+    return next(_reports([job], _trial(profile, trial), workers=1))
 
 
 def shrunk(

@@ -246,7 +246,10 @@ class RequestRecognizer:
 
     def recognise(self, owner: str, peer: str, raw: bytes) -> ObservedRequest:
         """The call of a complete request."""
-        request = Request.read(raw)
+        return self.observe(owner, peer, Request.read(raw))
+
+    def observe(self, owner: str, peer: str, request: Request) -> ObservedRequest:
+        """The call of a request that has been taken apart."""
         if peer.startswith(_WEBHOOK):
             verb, resource, namespace, name, subresource = _of_review(request.body)
         else:

@@ -74,7 +74,7 @@ class Injection:
 READS: Final = frozenset({"get", "list", "watch"})
 WRITES: Final = frozenset({"create", "update", "patch", "apply", "delete", "deletecollection"})
 
-Place = Literal["connect", "call", "watch", "webhook", "event", "disaster"]
+Place = Literal["connect", "call", "watch", "webhook", "event", "disaster", "moment"]
 
 
 @attrs.frozen
@@ -252,6 +252,13 @@ CATALOGUE: Final[dict[str, FaultKind]] = {
             "jobs-held", "disaster", "the Job controller is a process of its own and may wait"
         ),
         FaultKind("jobs-late", "disaster", "the Job controller acts on reads that are seconds old"),
+        FaultKind("trickle", "moment", _WATCHES),
+        FaultKind("garbage-late", "moment", "the garbage collector acts seconds after a deletion"),
+        FaultKind("recreated", "moment", "a name is free again as soon as its object is gone"),
+        FaultKind("replaced", "moment", "the manager itself creates a Workload again"),
+        FaultKind("doubted", "moment", _TIMEOUT),
+        FaultKind("undone", "moment", "users deactivate a Workload at any time"),
+        FaultKind("overslept", "moment", "a machine suspends a process for longer than its Lease"),
     )
 }
 """Every kind of fault, by name."""

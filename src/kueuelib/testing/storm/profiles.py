@@ -19,9 +19,11 @@ __all__ = [
     "DisasterTarget",
     "Outage",
     "Profile",
+    "ServerTarget",
     "Weather",
     "disasters",
     "perform",
+    "perform_on_server",
     "weather",
 ]
 
@@ -40,6 +42,7 @@ RESOURCES: Final = (
 _WIRE: Final = frozenset(k.name for k in CATALOGUE.values() if k.place in {"connect", "call"})
 _WATCH: Final = frozenset(k.name for k in CATALOGUE.values() if k.place in {"watch", "event"})
 _WEBHOOK: Final = frozenset(k.name for k in CATALOGUE.values() if k.place == "webhook")
+_MOMENTS: Final = frozenset(k.name for k in CATALOGUE.values() if k.place == "moment")
 _SERVER: Final = frozenset({"server-restart", "server-amnesia"})
 _RESTARTS: Final = _SERVER | {"kill", "kill-after-write", "stop", "stop-after-write"}
 _SLOW: Final = frozenset({"delay", "slow-answer"})
@@ -61,6 +64,7 @@ class Profile:
         users: Whether hostile users take part.
         jobs: The least and the largest number of jobs.
         edits: Whether users edit templates of Jobs, and managers have settings that are rare.
+        waits: Whether managers wait for ready pods, share by past use, and jobs have time limits.
         crowds: The probability of a crowd: many short jobs of all priorities that arrive in waves.
         disasters: The least and the largest number of disasters of each active kind.
         pauses: Bounds of the length of a pause in seconds.
@@ -69,7 +73,7 @@ class Profile:
     """
 
     name: str
-    kinds: frozenset[str] = frozenset(CATALOGUE)
+    kinds: frozenset[str] = frozenset(CATALOGUE) - _MOMENTS
     active: tuple[float, float] = (0.25, 0.5)
     always: frozenset[str] = frozenset()
     rates: tuple[float, float] = (0.1, 0.5)
@@ -78,6 +82,7 @@ class Profile:
     users: bool = True
     jobs: tuple[int, int] = (6, 14)
     edits: bool = False
+    waits: bool = False
     crowds: float = 0.0
     disasters: tuple[int, int] = (1, 3)
     pauses: tuple[float, float] = (0.5, 60.0)
@@ -91,7 +96,7 @@ class Outage:
 
     Attributes:
         label: Names it for suppression.
-        owner: The manager that cannot reach the resource.
+        owner: The manager that cannot reach the resource; empty for every client.
         resource: The resource.
         reads: Whether only reads fail; otherwise only writes.
         start: Seconds after the start of the storm.
@@ -263,6 +268,34 @@ PROFILES: Final[dict[str, Profile]] = {
             jobs=(8, 15),
             edits=True,
         ),
+        Profile(
+            "waits",
+            kinds=_DELAYS | _STOPS | {"kill", "kill-after-write", "jobs-held", "jobs-late"},
+            always=_SLOW | {"kill", "jobs-held", "jobs-late"},
+            longest=(0.3, 1.0, 4.0, 15.0),
+            jobs=(8, 15),
+            waits=True,
+            crowds=0.3,
+        ),
+        Profile(
+            "moments",
+            kinds=_DELAYS - {"slow-connect"} | _MOMENTS | {"jobs-late"},
+            active=(0.0, 0.3),
+            always=_MOMENTS | {"jobs-late"},
+            rates=(0.1, 0.4),
+            longest=(0.3, 1.0, 4.0),
+            managers=(1, 2),
+            jobs=(6, 10),
+            crowds=0.5,
+        ),
+        Profile(
+            "topology",
+            kinds=_WIRE | _WATCH | {"kill", "kill-after-write"},
+            always=_SLOW | {"kill-after-write", "lost-answer"},
+            rates=(0.05, 0.2),
+            longest=(0.3, 1.0, 4.0, 15.0),
+            users=False,
+        ),
     )
 }
 """Every profile, by name."""
@@ -275,12 +308,12 @@ RESTART_AFTER = (0.0, 30.0)
 PATIENCE = 20.0
 """Seconds for which a disaster waits for a write."""
 STANDSTILL = (2.0, 60.0)
-"""Seconds for which the Job controller is paused, or lags."""
+"""Seconds for which the Job controller is paused, or lags, or the garbage collector is paused."""
 LAG = (2.0, 30.0)
 """Seconds between the moment when the Job controller reads a Job, and its writes."""
 
 
-_OF_SERVER = ("server-restart", "server-amnesia", "jobs-held", "jobs-late")
+_OF_SERVER = ("server-restart", "server-amnesia", "jobs-held", "jobs-late", "garbage-late")
 _DRAWN = ("kill", "stop", "pause", "skew", *_OF_SERVER)
 
 
@@ -311,7 +344,31 @@ class Disaster:
     after_write: bool = False
 
 
-class DisasterTarget(Protocol):
+class ServerTarget(Protocol):
+    """The part of the world that disasters of the server act on."""
+
+    async def restart_server(self, *, history: bool) -> None:
+        """Restart the API server."""
+        ...
+
+    def hold_jobs(self, *, held: bool) -> None:
+        """Pause or resume the Job controller."""
+        ...
+
+    def hold_garbage(self, *, held: bool) -> None:
+        """Pause or resume the garbage collector."""
+        ...
+
+    def delay_jobs(self, seconds: float) -> None:
+        """Let the Job controller write that long after it has read."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait in the time of the world."""
+        ...
+
+
+class DisasterTarget(ServerTarget, Protocol):
     """The part of the world that disasters act on."""
 
     def kill(self, name: str) -> None:
@@ -342,24 +399,8 @@ class DisasterTarget(Protocol):
         """Start a manager."""
         ...
 
-    async def restart_server(self, *, history: bool) -> None:
-        """Restart the API server."""
-        ...
-
-    def hold_jobs(self, *, held: bool) -> None:
-        """Pause or resume the Job controller."""
-        ...
-
-    def delay_jobs(self, seconds: float) -> None:
-        """Let the Job controller write that long after it has read."""
-        ...
-
     async def next_write(self, name: str, limit: float) -> None:
         """Wait until a process writes an object, or for a number of seconds."""
-        ...
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait in virtual time."""
         ...
 
 
@@ -388,7 +429,7 @@ def disasters(draws: Draws, weather: Weather) -> tuple[Disaster, ...]:
                     seconds=draws.scaled(f"{label}/seconds", *profile.pauses),
                     after_write=draws.chance(f"{label}/after-write", 0.7),
                 )
-            elif kind in ("jobs-held", "jobs-late"):
+            elif kind in ("jobs-held", "jobs-late", "garbage-late"):
                 seconds = draws.uniform(f"{label}/seconds", *STANDSTILL)
                 lag = draws.scaled(f"{label}/lag", *LAG) if kind == "jobs-late" else 0.0
                 disaster = attrs.evolve(disaster, seconds=seconds, lag=lag)
@@ -424,10 +465,21 @@ async def perform(disaster: Disaster, stage: DisasterTarget) -> None:
             stage.resume(disaster.target)
         case "skew":
             stage.skew(disaster.target, disaster.offset, disaster.rate)
+        case _:
+            await perform_on_server(disaster, stage)
+
+
+async def perform_on_server(disaster: Disaster, stage: ServerTarget) -> None:
+    """Perform one disaster of the server or of the simulated cluster to its end."""
+    match disaster.kind:
         case "server-restart":
             await stage.restart_server(history=True)
         case "server-amnesia":
             await stage.restart_server(history=False)
+        case "garbage-late":
+            stage.hold_garbage(held=True)
+            await stage.sleep(disaster.seconds)
+            stage.hold_garbage(held=False)
         case "jobs-held":
             stage.hold_jobs(held=True)
             await stage.sleep(disaster.seconds)

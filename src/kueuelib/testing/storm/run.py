@@ -16,7 +16,7 @@ from kueuelib.checks.reconciler import LAST_PAUSE
 from kueuelib.jobs.reconcile.plan import INVALID_RETRY
 from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.runtime.watch import BOOKMARK_IDLE, STOP_GRACE
-from kueuelib.testing.storm.adversary import Hostile, Remaining
+from kueuelib.testing.storm.adversary import AMBUSHES, Hostile, Remaining
 from kueuelib.testing.storm.draws import Draws
 from kueuelib.testing.storm.environment import LEASE_SECONDS, LawBook, StormEnvironment
 from kueuelib.testing.storm.faults import FaultTarget, Injection
@@ -96,6 +96,8 @@ WATCHES: Final = 2 * ReflectorOptions().watch_timeout + STOP_GRACE
 """Seconds within which a program notices that its watches are silent."""
 LIMIT: Final = WATCHES + INVALID_RETRY + LAST_PAUSE
 """Seconds of calm within which all laws have to hold: the longest waits, one after another."""
+OVERSLEPT: Final = (1.05, 1.6)
+"""Bounds of a pause beyond the Lease, in its duration."""
 GRACE: Final = 120.0
 """Seconds that acts and disasters may take beyond the end of the storm."""
 APART: Final = 5.0
@@ -281,6 +283,7 @@ class _Run:
             world.resume(name)
             world.skew(name, 0.0, 1.0)
         world.hold_jobs(held=False)
+        world.hold_garbage(held=False)
         world.delay_jobs(0.0)
         if "server-amnesia" in self._plan.weather.rates:
             await world.restart_server(history=False)
@@ -405,15 +408,26 @@ class _Run:
         self._coverage.injected(injection)
         self._labels.append(injection.label)
         self._note(f"fault: {injection.kind}: {injection.label}")
-        if injection.kind == "overtaken":
+        if injection.kind == "overslept":
+            self._spawn(f"{injection.label}/pause", self._oversleep(injection))
+        elif injection.kind in ("overtaken", *AMBUSHES):
             self._meddle(injection)
+
+    async def _oversleep(self, injection: Injection) -> None:
+        """Suspend a process right after its write, for longer than its Lease."""
+        seconds = self._draws.uniform(injection.label, *OVERSLEPT) * LEASE_SECONDS
+        owner = injection.subject.owner
+        await perform(
+            Disaster(0.0, injection.label, "pause", owner, seconds, after_write=True), self._world
+        )
 
     def _meddle(self, injection: Injection) -> None:
         """Let users write an object that a manager is writing."""
         target = injection.subject
         where = target.resource, target.namespace, target.name
         acts = self._plan.scenario.acts
-        for act in meddle(self._draws.stream("meddling"), injection.label, where, acts):
+        draws = self._draws.stream("meddling")
+        for act in meddle(draws, injection.label, where, acts, injection.kind):
             self._spawn(act.label, self._act(act))
 
     def _judge(self, violations: list[Violation]) -> None:

@@ -176,6 +176,8 @@ BLIND = 630.0
 """Seconds after which a client notices that a watch without bookmarks is silent."""
 RETRIES = 90.0
 """Seconds for which a client may repeat a refused call."""
+MOMENT = 60.0
+"""Seconds for which an ambush keeps a client from seeing or writing anything."""
 _BLINDING = frozenset(k.name for k in CATALOGUE.values() if k.place in {"watch", "event"})
 _REFUSING = frozenset(k.name for k in CATALOGUE.values() if k.place in {"connect", "call"})
 
@@ -272,6 +274,8 @@ def tolerance(drawn: Weather) -> Tolerance:
         lag += drawn.profile.pauses[1]
     if "skew" in active:
         lag += drawn.profile.skew
+    if "trickle" in active:  # and all that strikes at a moment
+        lag += MOMENT
     wait = drawn.longest if "slow-connect" in active else 0.0
     return Tolerance(lag=lag, patience=BASE_LAG + wait)
 

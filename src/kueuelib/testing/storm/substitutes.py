@@ -128,7 +128,7 @@ def _replace_cryptography() -> None:
         return present or certificates
 
     def credentials(*_: object) -> tls.Credentials:
-        return _PlainCredentials(_PEM, _PEM, b"key", _PEM, b"key")
+        return _PlainCredentials(_PEM, *(_PEM, b"key") * 3)
 
     for home, name, substitute in (
         (trust, "renewed", renewed),

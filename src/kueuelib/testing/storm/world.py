@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
-from urllib.parse import parse_qs
 
 import attrs
 import orjson
@@ -14,9 +12,7 @@ import orjson
 from kueuelib.api.kinds import EVENTS, LEASES
 from kueuelib.embedded.registry.kinds import Kind
 from kueuelib.embedded.server import ApiServer
-from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.storage import StorageEvent
-from kueuelib.embedded.storage.memory import Compacted
 from kueuelib.errors import StopTimeout
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
@@ -33,7 +29,7 @@ from kueuelib.testing.storm.environment import (
     Process,
     WorldProgram,
 )
-from kueuelib.testing.storm.exchange import ObservedRequest, Witness
+from kueuelib.testing.storm.exchange import Witness
 from kueuelib.testing.storm.faults import Adversary
 from kueuelib.testing.storm.history import Commit
 from kueuelib.testing.storm.inside import Believes, judge
@@ -47,6 +43,7 @@ from kueuelib.testing.storm.loop import (
     StormLoop,
 )
 from kueuelib.testing.storm.network import SERVER, SERVER_HOST, Network
+from kueuelib.testing.storm.over_http import past_list
 
 # ---- one start of a manager: its process is restarted until it is killed, as by a kubelet --------
 
@@ -116,61 +113,6 @@ class Started:
     def _overslept(self) -> bool:
         """Whether a stopping process may have missed its deadline because it was paused."""
         return self.world.now - self.owner.woken_at <= STOP_DEADLINE
-
-
-# ---- lists from the past, as a lagging replica of the server would answer them -------------------
-
-_PLAIN = frozenset({"resourceVersion", "resourceVersionMatch", "limit", "timeoutSeconds"})
-
-
-def past_list(
-    service: ApiService,
-    revisions: Sequence[tuple[float, int]],
-    call: ObservedRequest,
-    moment: float,
-) -> bytes | None:
-    """The body of a list at a past moment.
-
-    Only for calls that allow any version, or any not older than a given one, of all objects of a
-    kind, in the stored API version. None for all others, and if the past is no longer known.
-    """
-    query = parse_qs(call.query)
-    (least,) = query.get("resourceVersion", [""])
-    if call.verb != "list" or not least.isdecimal() or not query.keys() <= _PLAIN:
-        return None
-    plural, _, group = call.resource.partition(".")
-    kind = service.registry.by_plural(group, plural)
-    if kind is None:
-        return None
-    index = bisect_right(revisions, (moment, 2**62))
-    if not index:
-        return None
-    revision = max(revisions[index - 1][1], int(least))
-    if revision > revisions[-1][1]:
-        return None
-    table = service.storage.table(kind.table)
-    version = call.path.split("/")[3 if group else 2]
-    try:
-        past = table.as_of(revision)
-    except Compacted:
-        return None
-    present = {entry.key: entry for entry in table.entries(call.namespace)}
-    for key, entry in past.items():
-        if call.namespace and key.namespace != call.namespace:
-            continue
-        if entry is None:
-            present.pop(key, None)
-        else:
-            present[key] = entry
-    if any(entry.version != version for entry in present.values()):
-        return None
-    body: dict[str, Any] = {
-        "kind": f"{kind.kind}List",
-        "apiVersion": kind.api_version(version),
-        "metadata": {"resourceVersion": str(revision)},
-        "items": [orjson.Fragment(present[key].raw) for key in sorted(present)],
-    }
-    return orjson.dumps(body)
 
 
 # ---- records every write that the store accepted, in the form for the laws -----------------------
@@ -506,6 +448,11 @@ class World:
         """Pause or resume the Job controller."""
         self.tell(f"the Job controller {'stands still' if held else 'continues'}")
         self.server.cluster.hold_jobs(held)
+
+    def hold_garbage(self, *, held: bool) -> None:
+        """Pause or resume the garbage collector."""
+        self.tell(f"the garbage collector {'stands still' if held else 'continues'}")
+        self.server.cluster.hold_garbage(held)
 
     def delay_jobs(self, seconds: float) -> None:
         """Let the Job controller write that long after it has read."""

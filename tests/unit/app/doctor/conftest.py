@@ -15,7 +15,7 @@ from kueuelib.app.configuration import Configuration
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.doctor.examining import examine
 from kueuelib.app.doctor.finding import Finding
-from kueuelib.app.doctor.snapshot import ClusterSnapshot, Review, WebhookProbe
+from kueuelib.app.doctor.snapshot import ClusterSnapshot, Review, TriedStart, WebhookProbe
 from kueuelib.app.explaining.gather import QUEUEING, Lists, cluster_of
 from kueuelib.app.installation import Installation
 from kueuelib.controllers.webhooks import with_conversion
@@ -48,7 +48,6 @@ def _definitions(plan: Installation) -> list[Obj]:
     crds = []
     for crd in all_crds():
         made = with_bundle(with_conversion(crd, plan.client_config), certificates().ca_cert)
-        made = copy.deepcopy(made)
         said = [{"type": name, "status": "True"} for name in ("Established", "NamesAccepted")]
         made["status"] = {"conditions": said, "storedVersions": ["v1beta2"]}
         crds.append(made)
@@ -138,8 +137,9 @@ class Patient:
 
     def __init__(self, plan: Installation = PLAN) -> None:
         self.objects = [*_definitions(plan), *_queueing(), *_around(plan)]
-        self.reviews: list[Review] = [Review("", "events", "create", "", allowed=True)]
+        self.reviews: list[Review] = [Review("", "events", "create", "", allowed=True, binding="")]
         self.calls: list[WebhookProbe] = [WebhookProbe("admission", "")]
+        self.starts: list[TriedStart] = []
         self.unseen: dict[str, str] = {}
         self.configuration = Configuration()
         self.file = ""
@@ -171,6 +171,7 @@ class Patient:
             cluster=cluster_of(lists, engine_settings(self.configuration)),
             reviews=self.reviews,
             calls=self.calls,
+            starts=self.starts,
             unseen=self.unseen,
             configuration=self.configuration,
             file=self.file,

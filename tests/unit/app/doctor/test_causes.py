@@ -17,6 +17,7 @@ from kueuelib.runtime.webhook.trust import to_data
 
 from .test_findings import (
     CRD,
+    GRANT,
     HINT,
     MUTATING,
     NOW,
@@ -111,8 +112,9 @@ def test_webhooks_are_not_reached_with_a_wrong_certificate(patient: Any) -> None
 @pytest.mark.parametrize("make_ill", [die, lose_the_lease, run_without_election])
 def test_who_may_not_write_leases_cannot_lead(patient: Any, make_ill: Any) -> None:
     make_ill(patient)
-    patient.reviews = [Review("coordination.k8s.io", "leases", "update", "kueue-system", False)]
-    assert patient.causes() == {"leader": "permissions"}
+    for group, resource in (("coordination.k8s.io", "leases"), ("batch", "jobs")):
+        patient.reviews = [Review(group, resource, "update", "kueue-system", False, GRANT)]
+        assert patient.causes() == {"leader": "permissions"}
 
 
 def test_where_nothing_is_installed_that_is_the_cause(patient: Any) -> None:
@@ -245,10 +247,18 @@ def test_what_goes_with_a_kind_follows_from_its_deletion(
 def test_a_deleted_kind_beside_a_missing_one_needs_an_uninstallation(patient: Any) -> None:
     delete_a_definition(patient)
     patient.remove(CRD, "localqueues.kueue.x-k8s.io")
+    release = "then release what crd-held names, and once the CRD is gone: kueuelib install"
+    assert release in dict(patient.found())["crd-terminating"].fix, "no manager is needed for that"
+    patient.get("Workload")["metadata"]["finalizers"] = ["kueue.x-k8s.io/resource-in-use"]
     fix = dict(patient.found())["crd-terminating"].fix
     assert fix == (
-        f"{SAVE}  # then, as other kinds are gone: kueuelib uninstall --force && kueuelib install; "
+        f"{SAVE}  # then, because other kinds are gone: "
+        "kueuelib uninstall --force && kueuelib install; "
         "and once a manager runs: kubectl create -f kueue.yaml"
+    )
+    assert dict(patient.found())["crd-missing"].fix == (
+        "kueuelib install  # then, if its objects were saved and a manager runs: "
+        "kubectl create -f FILE"
     )
     die(patient)
     assert patient.causes() == {"crd-missing": "crd-terminating", "leader": "crd-terminating"}
@@ -257,7 +267,7 @@ def test_a_deleted_kind_beside_a_missing_one_needs_an_uninstallation(patient: An
 def test_no_manager_is_started_while_its_account_is_missing(patient: Any) -> None:
     lose_the_account(patient)
     die(patient)
-    patient.reviews = [Review("", "secrets", "get", "kueue-system", allowed=False)]
+    patient.reviews = [Review("", "secrets", "get", "kueue-system", allowed=False, binding=GRANT)]
     assert patient.causes() == {"leader": "account-missing", "permissions": "account-missing"}
 
 
@@ -348,7 +358,8 @@ def test_the_finalizer_of_another_program_that_keeps_a_deleted_kind_is_named(
 def test_one_command_removes_all_that_keeps_an_object_of_a_deleted_kind(patient: Any) -> None:
     delete_a_kind(patient, "clusterqueues")
     end_the_queue(patient)
-    patient.get("ClusterQueue")["metadata"]["finalizers"].insert(0, "velero.io/backup-hold")
+    meta = patient.get("ClusterQueue")["metadata"]
+    meta["finalizers"] = ["velero.io/backup-hold", *meta["finalizers"]]
     (held,) = [one for check, one in patient.found() if check == "crd-held"]
     assert held.problem.endswith(
         "it has finalizer velero.io/backup-hold of another program and is in use by "

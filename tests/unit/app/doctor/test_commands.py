@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from tests.unit.app.doctor.test_findings import (
     CASES,
     MUTATING,
+    OTHER_APIS,
     VISIBILITY,
     ask_for_visibility,
     break_the_calls,
@@ -34,6 +35,7 @@ from tests.unit.app.doctor.test_findings import (
     stop_serving,
 )
 
+from kueuelib.api.meta import format_time
 from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration
 from kueuelib.app.deployment import CONFIGURATION, Deployed
 from kueuelib.app.doctor.snapshot import WebhookProbe
@@ -54,7 +56,8 @@ def test_no_command_looks_for_pods_of_a_manager_that_runs_elsewhere(
 
 
 THERE = "on the machine that https://127.0.0.1:9443 names, or start your own manager there"
-STARTED = f"kueuelib manager --config FILE  # {THERE}; first end one that hangs"
+OWN = "--kubeconfig KUBECONFIG  # the manager's own"
+STARTED = f"kueuelib manager --config FILE {OWN}, {THERE}; first end one that hangs"
 
 
 def test_a_manager_that_runs_elsewhere_is_started_there(outside: Any) -> None:
@@ -114,7 +117,7 @@ def test_a_command_names_the_file_that_doctor_was_given(outside: Any) -> None:
     assert outside.only("crd-fields").fix == expected
     die(outside)
     (fix,) = {one.fix for name, one in outside.found() if name == "leader"}
-    assert fix.startswith("kueuelib manager --config 'my kueue.yaml'  # on the machine")
+    assert fix.startswith(f"kueuelib manager --config 'my kueue.yaml' {OWN}, on the machine")
 
 
 ELSEWHERE = "--webhook-url URL if the manager runs outside of the cluster"
@@ -151,7 +154,7 @@ def test_a_new_account_needs_a_new_token_for_a_manager_outside(outside: Any) -> 
     assert outside.only("account-missing").fix == (
         "kueuelib install --webhook-url https://127.0.0.1:9443  # then a new token for the manager "
         "at https://127.0.0.1:9443, if it uses one: "
-        "kubectl -n kueue-system create token kueue-controller-manager"
+        "kubectl -n kueue-system create token kueue-controller-manager --duration 720h"
     )
 
 
@@ -236,7 +239,8 @@ def test_installing_again_takes_nothing_away_that_a_file_asks_for(
     entries = outside.get("ValidatingWebhookConfiguration")["webhooks"]
     entries.append({**entries[0], "name": "vjobset.kb.io"})
     make_ill(outside)
-    assert {one.fix for _, one in outside.found()} == {INSTALL_WITH_A_FILE}
+    commands = {one.fix.partition("  # ")[0] for _, one in outside.found()}
+    assert commands == {INSTALL_WITH_A_FILE}
 
 
 def test_a_file_is_asked_for_if_what_is_installed_shows_that_there_is_one(outside: Any) -> None:
@@ -258,7 +262,7 @@ def test_a_file_is_asked_for_if_what_is_installed_shows_that_there_is_one(outsid
 
 def test_another_address_keeps_the_file_too(outside: Any) -> None:
     ask_for_visibility(outside)
-    register(outside, VISIBILITY, "v1beta1.visibility.kueue.x-k8s.io")
+    register(outside, VISIBILITY, *OTHER_APIS)
     break_the_calls(outside)
     elsewhere = "kueuelib install --webhook-url https://HOST:PORT --config FILE"
     assert outside.only("webhook-unreachable").fix.endswith(f"or name its address: {elsewhere}")
@@ -284,7 +288,7 @@ def test_the_visibility_api_is_looked_for_at_a_manager_that_should_serve_it(pati
         f"kubectl delete apiservice {VISIBILITY}  # or start the manager with vis"
     )
     ask_for_visibility(patient)
-    register(patient, "v1beta1.visibility.kueue.x-k8s.io")
+    register(patient, *OTHER_APIS)
     assert patient.only("visibility-unavailable").fix.startswith("kubectl -n kueue-system logs")
     die(patient)
     assert patient.causes() == {"visibility-unavailable": "leader"}
@@ -309,8 +313,18 @@ def test_a_manager_that_answers_without_leading_is_not_started_again(
 def test_a_manager_outside_needs_a_token_of_the_present_account(outside: Any) -> None:
     lose_the_lease(outside)
     made = outside.get("ServiceAccount")["metadata"]["creationTimestamp"]
-    token = "kubectl -n kueue-system create token kueue-controller-manager"
-    assert outside.only("leader").fix == f"{STARTED}; it needs a token from after {made}: {token}"
+    token = "kubectl -n kueue-system create token kueue-controller-manager --duration 720h"
+    assert (
+        outside.only("leader").fix == f"{STARTED}; it needs a token created after {made}: {token}"
+    )
+
+
+def test_a_lease_may_be_renewed_just_after_the_account_was_made_again(outside: Any) -> None:
+    for seconds, needed in ((110, True), (105, True), (120, False)):
+        made = format_time(outside.now - seconds)
+        outside.get("ServiceAccount")["metadata"]["creationTimestamp"] = made
+        die(outside)
+        assert ("create token" in outside.only("leader").fix) is needed
 
 
 def test_the_lease_shows_that_a_manager_had_a_file(outside: Any) -> None:

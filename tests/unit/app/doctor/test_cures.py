@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import attrs
@@ -29,6 +30,9 @@ from tests.unit.app.doctor.test_findings import (
 
 from kueuelib.api.meta import format_time
 from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP
+from kueuelib.app.doctor.snapshot import WebhookProbe
+
+VALIDATING = "ValidatingWebhookConfiguration"
 
 EDIT = (
     "kubectl edit clusterqueue cq  # let spec.namespaceSelector match the namespace, or change its "
@@ -114,6 +118,31 @@ def test_other_webhooks_of_a_foreign_configuration_stay(patient: Any) -> None:
     theirs["webhooks"].append({"name": "pods.dev", "rules": [{"apiGroups": [""]}]})
     edit = "kubectl edit mutatingwebhookconfiguration theirs  # remove theirs.dev, if nobody needs"
     assert patient.only("another-webhook").fix.startswith(edit)
+
+
+def test_all_dead_webhooks_of_one_program_are_named_at_once(patient: Any) -> None:
+    """The API server names the first one that does not answer, and asks no other one."""
+    let_another_webhook_fail(patient)
+    first = patient.get(MUTATING, "theirs")["webhooks"][0]
+    first["clientConfig"] = {"service": {"namespace": "theirs", "name": "policy", "path": "/a"}}
+    second = copy.deepcopy({**first, "name": "second.dev"})
+    jobs = {"apiGroups": ["batch"], "resources": ["jobs"], "operations": ["CREATE"]}
+    second["rules"] = [jobs]
+    second["clientConfig"]["service"]["path"] = "/b"
+    elsewhere = {**second, "name": "works.dev", "clientConfig": {"url": "https://other.dev/b"}}
+    unasked = {**second, "name": "nodes.dev", "rules": [{**jobs, "resources": ["nodes"]}]}
+    lenient = {**second, "name": "lenient.dev", "failurePolicy": "Ignore"}
+    patient.add(VALIDATING, "theirs", webhooks=[second, elsewhere, unasked, lenient])
+    found = patient.only("another-webhook")
+    assert str(found.subject) == f"{MUTATING} theirs"
+    assert found.problem.endswith("; the same server has to answer for second.dev")
+    assert found.fix == (
+        "kubectl delete mutatingwebhookconfiguration theirs && kubectl edit "
+        "validatingwebhookconfiguration theirs  # remove second.dev, if nobody needs them"
+    )
+    answered = 'failed calling webhook "theirs.dev": the server could not find the requested'
+    patient.calls = [WebhookProbe("admission", answered)]
+    assert "second.dev" not in patient.only("another-webhook").problem, "another path may work"
 
 
 def test_a_leader_that_has_just_left_has_a_successor_soon(patient: Any) -> None:

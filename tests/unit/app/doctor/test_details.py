@@ -9,9 +9,9 @@ from kueuelib.api.meta import format_time
 
 from .test_findings import (
     ELASTIC,
+    FORCED,
     NOW,
-    RACK,
-    ask_for_a_topology,
+    ask_for_force,
     fail_to_start,
     lose_the_job,
     name_no_cluster_queue,
@@ -43,17 +43,27 @@ def test_a_workload_without_owner_is_given_time_until_its_job_adopts_it(patient:
 
 
 def test_each_missing_feature_is_one_finding(patient: Any) -> None:
-    ask_for_a_topology(patient)
+    ask_for_force(patient)
     waits = patient.get("Workload", "waits")
     patient.objects.append({**waits, "metadata": {**waits["metadata"], "name": "x", "uid": "x"}})
     waits["metadata"] = {**waits["metadata"], "annotations": {ELASTIC: "true"}}
     assert {name for name, _ in patient.found()} == {"feature-missing"}
-    elastic, topology = sorted(one.problem for _, one in patient.found())
+    elastic, forced = sorted(one.problem for _, one in patient.found())
     assert elastic.endswith(f"requested by {ELASTIC} of the Workload")
-    assert topology.endswith(f"requested by {RACK} of pod set main; others that ask for it: 1")
+    assert forced.endswith(f"requested by {FORCED} of pod set main; others that ask for it: 1")
 
 
 def test_what_never_ran_is_mended_in_its_job(patient: Any) -> None:
     fail_to_start(patient)
     fix = "kubectl -n ns delete job train  # correct it, and submit it again"
     assert patient.only("never-ran").fix == fix
+
+
+def test_what_is_finished_before_its_job_is_queued_again(patient: Any) -> None:
+    fail_to_start(patient)
+    patient.get("Workload", "waits")["status"]["conditions"][0]["reason"] = "Succeeded"
+    patient.add("Job", "train", "ns", spec={"suspend": True}, status={})
+    patient.get("Job", "train")["metadata"]["uid"] = "uid-train"
+    found = patient.only("never-ran")
+    assert "Job ns/train is suspended and has not ended; an older state" in found.problem
+    assert found.fix == "kubectl -n ns delete workload waits  # its Job is queued again"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kueuelib.api.meta import format_time
 from kueuelib.app.doctor import checks
 from kueuelib.app.doctor.examining import DoctorReport, examine, examine_twice
 from kueuelib.app.doctor.finding import DoctorCheck, Finding, Severity, Subject, all_checks
@@ -139,6 +140,15 @@ async def test_what_stays_true_is_reported_after_further_looks(patient: Any) -> 
     report = await examine_twice(_always(patient.snapshot()), clock)
     assert [name for name, _ in report.findings] == ["assumption-orphaned"]
     assert clock.slept == 2.0
+
+
+@pytest.mark.parametrize(("led", "found"), [(5, []), (29, []), (31, ["assumption-orphaned"])])
+def test_statuses_are_judged_once_the_leader_has_had_time_to_write_them(
+    patient: Any, led: int, found: list[str]
+) -> None:
+    patient.get("ClusterQueue")["status"]["reservingWorkloads"] = 7
+    patient.get("Lease")["spec"]["acquireTime"] = format_time(patient.now - led)
+    assert [name for name, _ in patient.found()] == found
 
 
 def _always(snapshot: ClusterSnapshot) -> Any:

@@ -26,6 +26,7 @@ from kueuelib.scheduler.explain.obstacles import problems_of
 
 NOW = float(int(time.time()))
 LONG_AGO = format_time(NOW - 600)
+GRANT = "ClusterRoleBinding kueue-manager-rolebinding"
 ENDING = {"deletionTimestamp": LONG_AGO, "finalizers": ["kueue.x-k8s.io/resource-in-use"]}
 HINT, WARNING, ERROR = Severity.HINT, Severity.WARNING, Severity.ERROR
 SECRET = "kueue-webhook-server-cert"
@@ -34,7 +35,7 @@ WORKLOADS = "workloads.kueue.x-k8s.io"
 CRD = "CustomResourceDefinition"
 HOOKS = (MUTATING, "ValidatingWebhookConfiguration")
 CONVERTED = ("clusterqueues", "localqueues", "workloads")
-RACK, ELASTIC = "kueue.x-k8s.io/podset-required-topology", "kueue.x-k8s.io/elastic-job"
+ELASTIC, FORCED = "kueue.x-k8s.io/elastic-job", "kueue.x-k8s.io/safe-to-forcefully-delete"
 
 
 def test_a_healthy_cluster_has_no_findings(patient: Any) -> None:
@@ -193,9 +194,9 @@ def break_the_calls(patient: Any) -> None:
 
 def deny(patient: Any) -> None:
     patient.reviews = [
-        Review("", "events", "create", "", allowed=True),
-        Review("kueue.x-k8s.io", "workloads", "list", "", allowed=False),
-        Review("kueue.x-k8s.io", "workloads", "watch", "", allowed=False),
+        Review("", "events", "create", "", allowed=True, binding=GRANT),
+        Review("kueue.x-k8s.io", "workloads", "list", "", allowed=False, binding=GRANT),
+        Review("kueue.x-k8s.io", "workloads", "watch", "", allowed=False, binding=GRANT),
     ]
 
 
@@ -262,6 +263,7 @@ def keep_the_pods_of_before(patient: Any) -> None:
 
 
 VISIBILITY = "v1beta2.visibility.kueue.x-k8s.io"
+OTHER_APIS = ("v1beta1.visibility.kueue.x-k8s.io", "v1alpha1.visibility.kueuelib.dev")
 
 
 def ask_for_visibility(patient: Any) -> None:
@@ -282,7 +284,7 @@ def register(patient: Any, *names: str, **condition: str) -> None:
 
 def lose_an_api(patient: Any) -> None:
     ask_for_visibility(patient)
-    register(patient, "v1beta1.visibility.kueue.x-k8s.io")
+    register(patient, *OTHER_APIS)
 
 
 def leave_an_api_behind(patient: Any) -> None:
@@ -594,18 +596,16 @@ def want_other_nodes(patient: Any) -> None:
     patient.get("Workload", "waits")["spec"] = spec
 
 
-def annotate_template(workload: Obj, key: str) -> None:
-    spec = copy.deepcopy(workload["spec"])
-    template = spec["podSets"][0]["template"]
-    template.setdefault("metadata", {})["annotations"] = {key: "rack"}
-    workload["spec"] = spec
-
-
-def ask_for_a_topology(patient: Any) -> None:
-    annotate_template(patient.get("Workload", "waits"), RACK)
+def ask_for_force(patient: Any) -> None:
+    workload = patient.get("Workload", "waits")
+    workload["spec"] = copy.deepcopy(workload["spec"])
+    template = workload["spec"]["podSets"][0]["template"]
+    template.setdefault("metadata", {})["annotations"] = {FORCED: "true"}
 
 
 def place_by_a_topology(patient: Any) -> None:
+    off = {"TopologyAwareScheduling": False}
+    patient.configuration = attrs.evolve(patient.configuration, feature_gates=off)
     patient.get("ResourceFlavor")["spec"] |= {"topologyName": "racks", "nodeLabels": {"a": "b"}}
 
 
@@ -666,7 +666,7 @@ CASES = [
     (break_the_calls, "webhook-unreachable", ERROR, "Service kueue-system/kueue-webhook-service",
      "does not reach the admission webhook: connection refused"),
     (deny, "permissions", ERROR, "ServiceAccount kueue-system/kueue-controller-manager",
-     "it may not list, watch workloads.kueue.x-k8s.io"),
+     f"it may not list, watch workloads.kueue.x-k8s.io: {GRANT} has to grant it to Serv"),
     (lose_the_lease, "leader", ERROR, "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io",
      "no manager leads: it does not exist"),
     (run_without_election, "leader", HINT, "Lease kueue-system/c1f6bfd2.kueue.x-k8s.io",
@@ -738,8 +738,8 @@ CASES = [
     (name_no_class, "job-unqueued", ERROR, "Job ns/alone", "urgent does not exist"),
     (ask_for_too_much, "never-fits", ERROR, "Workload ns/waits", "6 requested, at most 4"),
     (want_other_nodes, "never-fits", ERROR, "Workload ns/waits", "f: node affinity differs"),
-    (ask_for_a_topology, "feature-missing", ERROR, "Workload ns/waits",
-     "it waits: this version has no topology-aware scheduling, requested by"),
+    (ask_for_force, "feature-missing", ERROR, "Workload ns/waits",
+     "it waits: this version has no forced deletion of pods that do not terminate"),
     (run_with_devices, "feature-missing", WARNING, "Workload ns/runs", "of resource claims (DRA)"),
     (fail_to_start, "never-ran", ERROR, "Workload ns/waits", "FailedToStart: no way"),
     (lose_the_job, "quota-unowned", HINT, "Workload ns/runs", "held quota for 10m"),
@@ -772,7 +772,9 @@ def test_one_illness_has_exactly_one_finding(
 
 
 def test_every_check_has_a_case() -> None:
-    others = {"flavor-missing", "flavor-topology", "crd-held", "namespace-stuck"}  # see test_lost
+    others = {"crd-status", "job-untouched", "never-finished"}  # see test_ended
+    others |= {"flavor-missing", "flavor-topology", "crd-held", "namespace-stuck"}  # see test_lost
+    others |= {"topology-levels", "topology-overlap"}  # see test_topologies
     assert {one.name for one in all_checks()} == {check for _, check, *_ in CASES} | others
 
 

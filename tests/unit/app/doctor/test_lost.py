@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import attrs
@@ -28,6 +29,7 @@ from tests.unit.app.doctor.test_findings import (
 )
 
 from kueuelib.api.meta import format_time
+from kueuelib.api.names import workload_name
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.doctor.snapshot import WebhookProbe
 
@@ -50,8 +52,9 @@ def test_a_flavor_with_a_topology_is_one_cause(patient: Any) -> None:
     (found,) = (one for name, one in patient.found() if name == "flavor-topology")
     assert (found.severity, str(found.subject)) == (ERROR, "ResourceFlavor f")
     assert found.problem == (
-        'spec.topologyName is "racks", but this version has no topology-aware scheduling, '
-        "so nothing is admitted in ClusterQueue cq, which names the flavor"
+        'spec.topologyName is "racks", but topology-aware scheduling is turned off by '
+        "the feature gate TopologyAwareScheduling, so nothing is admitted in ClusterQueue cq, "
+        "which names the flavor"
     )
     assert patient.causes()["queue-inactive"] == "flavor-topology"
 
@@ -155,11 +158,83 @@ def test_a_queue_that_is_deleted_while_workloads_wait_is_an_error(patient: Any) 
         "is terminating; these Workloads wait in it: ns/waits"
     )
     assert found["finalizer-stuck"].severity is HINT
-    again = "kubectl get clusterqueue cq -o yaml | kubectl replace --force --timeout=24h -f -  # "
+    save = "(set -C; kubectl get clusterqueue cq -o yaml > clusterqueue-cq.yaml)"
+    again = f"{save} && kubectl replace --force --timeout=24h -f clusterqueue-cq.yaml  # "
     assert all(one.fix.startswith(again) for one in found.values())
     assert patient.causes() == {"finalizer-stuck": "queue-inactive"}
     patient.remove("Workload", "waits")
     assert {one.severity for _, one in patient.found()} == {HINT}
+
+
+def test_a_lost_local_queue_is_said_to_have_led_where_something_still_tells(patient: Any) -> None:
+    patient.remove("LocalQueue")
+    found = dict(patient.found())
+    led = "; it led to ClusterQueue cq"
+    assert found["queue-name"].problem.endswith(f"these Workloads name it: waits{led}")
+    assert found["quota-lost"].problem.endswith(led)
+    patient.remove("Workload", "runs")
+    assert "it led" not in dict(patient.found())["queue-name"].problem
+    about = {"kind": "Workload", "namespace": "ns", "name": "waits"}
+    said = "Quota reserved in ClusterQueue old, wait time since queued was 3s"
+    patient.add("Event", "e", "ns", reason="QuotaReserved", involvedObject=about, message=said)
+    assert dict(patient.found())["queue-name"].problem.endswith("; it led to ClusterQueue old")
+    patient.remove("Event")
+    labels = {f"kueue.x-k8s.io/{one}-queue-name": f"{one}-1" for one in ("local", "cluster")}
+    patient.add("Pod", "p", "ns", metadata={"labels": labels}, spec={}, status={})
+    assert "it led" not in dict(patient.found())["queue-name"].problem, "of another queue"
+    labels["kueue.x-k8s.io/local-queue-name"] = "lq"
+    assert dict(patient.found())["queue-name"].problem.endswith("to ClusterQueue cluster-1")
+
+
+HELD = ["kueue.x-k8s.io/resource-in-use", "velero.io/hold"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "finalizers", "user"),
+    [
+        ("ClusterQueue", "cq", HELD[1:], "LocalQueue ns/lq"),
+        ("ClusterQueue", "cq", HELD, ""),
+        ("ResourceFlavor", "f", HELD, "ClusterQueue cq"),
+        ("ResourceFlavor", "f", HELD[1:], "ClusterQueue cq"),
+        ("LocalQueue", "lq", HELD[1:], "Workload ns/waits"),
+        ("Cohort", "all", HELD[1:], "ClusterQueue cq"),
+        ("WorkloadPriorityClass", "high", HELD[1:], "Workload ns/waits"),
+    ],
+)
+def test_every_command_for_what_is_needed_saves_it_first_and_creates_it_again(
+    patient: Any, kind: str, name: str, finalizers: list[str], user: str
+) -> None:
+    patient.remove("Workload", "runs")
+    patient.get("ClusterQueue")["spec"]["cohortName"] = "all"
+    patient.get("Workload")["spec"]["priorityClassRef"] = {
+        "group": "kueue.x-k8s.io",
+        "kind": "WorkloadPriorityClass",
+        "name": "high",
+    }
+    patient.add("WorkloadPriorityClass", "high", value=1)
+    patient.add("Cohort", "all", spec={})
+    meta = patient.get(kind, name)["metadata"]
+    meta.update(deletionTimestamp=format_time(patient.now - 600), finalizers=finalizers)
+    where = "-n ns " if kind == "LocalQueue" else ""
+    what, file = f"{where}{kind.lower()} {name}", f"{kind.lower()}-{name}.yaml"
+    found = [one for one in patient.found() if one[0] in ("queue-inactive", "finalizer-stuck")]
+    fixes = [one.fix for _, one in found if one.subject.name == name]
+    stuck = [one for check, one in found if check == "finalizer-stuck"]
+    assert len(fixes) == len(stuck) + (kind == "ClusterQueue")
+    assert "queue-status" not in dict(patient.found()), "nobody writes it any longer"
+    assert all(user in one.problem for one in stuck)
+    for fix in fixes:
+        save, patch, again = fix.partition("  # ")[0].split(" && ")
+        assert save == f"(set -C; kubectl get {what} -o yaml > {file})"
+        removed = re.findall('"remove","path":"/metadata/finalizers/([0-9])"', patch)
+        assert patch.startswith(f"kubectl patch {what} --type=json -p '[")
+        assert sorted(map(int, removed)) == [*range(len(finalizers))]
+        assert again.startswith("sed '")
+        assert again.endswith(f"' {file} | {AGAIN} -f -")
+        assert all(rf"\|^  - {one}$|d" in again for one in finalizers)
+
+
+AGAIN = "kubectl replace --force --timeout=24h"
 
 
 @pytest.mark.parametrize(
@@ -225,3 +300,20 @@ def test_what_keeps_the_namespace_of_the_manager_is_why_it_cannot_lead(patient: 
     found = dict(patient.found())["namespace-stuck"]
     assert found.problem.endswith(" and stays: pods. has 1")
     assert found.fix == "kubectl describe namespace kueue-system  # says what is left in it"
+
+
+def test_a_workload_that_has_the_name_of_the_one_of_a_job_is_named(patient: Any) -> None:
+    suspend_for_nobody(patient)
+    name = workload_name("Job", "batch", "alone", "uid-alone")
+    taken = patient.add("Workload", name, "ns", spec=patient.get("Workload", "waits")["spec"])
+    found = dict(patient.found())["job-unqueued"]
+    whose = f"its Workload would be {name}, and there is one of this name that has no owner"
+    assert found.problem.endswith(f"no Workload was made for it: {whose}")
+    assert found.fix == f"kubectl delete -n ns workload {name}  # if nothing needs it"
+    taken["metadata"]["labels"] = {"kueue.x-k8s.io/job-uid": "uid-alone"}
+    assert "job-unqueued" not in dict(patient.found()), "the Job takes it back"
+    end = {"type": "Finished", "status": "True", "reason": "OwnerNotFound", "message": ""}
+    taken["status"] = {"conditions": [{**end, "lastTransitionTime": LONG_AGO}]}
+    found = patient.only("never-ran")
+    assert found.problem.startswith("it is finished (OwnerNotFound), and Job ns/alone is suspended")
+    assert found.fix.startswith(f"kubectl -n ns delete workload {name}")

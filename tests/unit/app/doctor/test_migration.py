@@ -12,6 +12,8 @@ from kueuelib.app.configuration import Integrations
 from kueuelib.app.doctor.examining import examine
 from kueuelib.app.doctor.finding import Severity, all_checks, migration_checks
 
+from .test_findings import place_by_a_topology
+
 DOCS = Path(__file__).parents[4] / "docs"
 OWNER = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
 
@@ -52,7 +54,7 @@ def ask_for_more(patient: Any) -> None:
 
 
 def test_a_flavor_with_a_topology_is_found_too(patient: Any) -> None:
-    patient.get("ResourceFlavor")["spec"]["topologyName"] = "racks"
+    place_by_a_topology(patient)
     ((name, severity, subject, _),) = found(patient)
     assert (name, severity, subject) == ("flavor-topology", Severity.ERROR, "ResourceFlavor f")
 

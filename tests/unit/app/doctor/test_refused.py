@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kueuelib.app.doctor.examining import examine
-from kueuelib.app.doctor.snapshot import WebhookProbe
+from kueuelib.app.doctor.snapshot import TriedStart, WebhookProbe
 from kueuelib.jobs.reconcile.refusals import START_REFUSED
 
 from .test_findings import (
@@ -18,6 +18,7 @@ from .test_findings import (
     die,
     exceed_a_quota,
     finish_the_other,
+    let_another_webhook_fail,
     refuse_the_start,
     register_another_webhook,
     suspend_for_nobody,
@@ -72,6 +73,49 @@ def test_a_missing_permission_explains_what_is_refused_for_it(
     assert patient.only(check).fix.startswith("kueuelib doctor  # ")
     deny(patient)
     assert patient.causes() == {check: "permissions"}
+
+
+NO_CLASS = 'Error creating: pods "job-" is forbidden: no PriorityClass with name gold was found'
+NO_PODS = 'pods is forbidden: User "system:sa:job-controller" cannot create resource "pods"'
+
+
+@pytest.mark.parametrize("message", [NO_CLASS, NO_PODS])
+def test_what_is_refused_to_the_job_controller_stays_when_the_manager_may_write(
+    patient: Any, message: str
+) -> None:
+    patient.add("Job", "job", "ns", spec={"parallelism": 3}, status={"active": 2})
+    told(patient, "Job", "job", "FailedCreate", message)
+    deny(patient)
+    let_another_webhook_fail(patient)
+    patient.get("CustomResourceDefinition", "workloads.kueue.x-k8s.io")["spec"]["versions"] = [
+        {"name": "v1beta2", "served": True, "storage": True}
+    ]
+    assert {"write-refused", "permissions", "another-webhook", "crd-status"} <= {
+        name for name, _ in patient.found()
+    }
+    assert "write-refused" not in patient.causes()
+
+
+@pytest.mark.parametrize("webhook", ["theirs.dev", "mjob.kb.io"])
+def test_pods_that_a_dead_webhook_refuses_are_created_once_it_answers(
+    patient: Any, webhook: str
+) -> None:
+    patient.add("Job", "job", "ns", spec={"parallelism": 3}, status={"active": 2})
+    dead = f'failed calling webhook "{webhook}": connection refused'
+    told(patient, "Job", "job", "FailedCreate", f"Error creating: Internal error: {dead}")
+    register_another_webhook(patient)
+    patient.calls = [WebhookProbe("update Workloads", dead)]
+    cause = "another-webhook" if webhook == "theirs.dev" else "webhook-unreachable"
+    assert patient.causes() == {"write-refused": cause}
+
+
+def test_a_start_that_a_policy_refuses_does_not_wait_for_a_manager(patient: Any) -> None:
+    refuse_the_start(patient)
+    patient.starts = [TriedStart("Job", "uid-held", "denied the request: no")]
+    die(patient)
+    assert "not-started" not in patient.causes()
+    patient.starts = [TriedStart("Job", "uid-held", "")]
+    assert patient.causes()["not-started"] == "leader"
 
 
 FREEZE = (

@@ -139,6 +139,23 @@ REFUSED = [
         {"containers": [container(volumeMounts=[{"name": "v", "mountPath": "/v"}])]},
         'spec.containers[0].volumeMounts[0].name: Not found: "v"',
     ),
+    (
+        {
+            "containers": [
+                container(volumeMounts=[{"name": "v", "mountPath": "/v", "subPath": "../w"}])
+            ],
+            "volumes": [{"name": "v", "emptyDir": {}}],
+        },
+        "volumeMounts[0].subPath: Invalid value: \"../w\": must not contain '..'",
+    ),
+    (
+        {
+            "volumes": [
+                {"name": "v", "secret": {"secretName": "s", "items": [{"key": "k", "path": "/w"}]}}
+            ]
+        },
+        'items[0].path: Invalid value: "/w": must be a relative path',
+    ),
     ({"activeDeadlineSeconds": 0}, "must be between 1 and 2147483647, inclusive"),
 ]
 

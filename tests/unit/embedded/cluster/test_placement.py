@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kueuelib.embedded.cluster.nodes import CAPACITY
 from kueuelib.embedded.cluster.placement import matches_selector, place, room_of, untolerated_taint
 
 
@@ -127,10 +128,12 @@ def test_why_there_is_no_node_is_counted() -> None:
     assert place(pod(), (), {}).message == "no nodes available to schedule pods"
 
 
-def test_what_a_node_does_not_list_is_endless_on_simulated_nodes_only() -> None:
-    real, simulated = node("a"), node("b", simulated=True)
+def test_what_a_node_does_not_list_is_endless_only_if_it_has_no_capacity_of_its_own() -> None:
+    real, limited = node("a"), node("b", simulated=True)
+    simulated = {**limited, "status": {**limited["status"], "capacity": dict(CAPACITY)}}
     wanted = pod({"example.com/gpu": "8"})
     assert place(wanted, (real,), rooms_of(real)).node == ""
+    assert place(wanted, (limited,), rooms_of(limited)).node == ""
     assert place(wanted, (simulated,), rooms_of(simulated)).node == "b"
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kueuelib.api.kinds import STATEFUL_SETS
 from kueuelib.embedded.cluster.stateful_sets import (
     SetStep,
     new_pod,
@@ -22,7 +23,9 @@ def stateful_set(replicas: int | None = 2, policy: str = "OrderedReady", image: 
     spec = {"podManagementPolicy": policy, "template": template, "serviceName": "web"}
     if replicas is not None:
         spec["replicas"] = replicas
-    return {"metadata": {"name": "s", "namespace": "ns", "uid": "u", "generation": 3}, "spec": spec}
+    found = STATEFUL_SETS.new("s", "ns", spec=spec)
+    found["metadata"] |= {"uid": "u", "generation": 3}
+    return found
 
 
 def pod(ordinal: int, state: str = "ready", image: str = "i") -> Obj:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kueuelib.api.kinds import EVENTS, NODES, PODS
-from kueuelib.api.meta import ObjectKey
-from kueuelib.embedded.cluster.placement import NOT_READY, UNREACHABLE, UNSCHEDULABLE
+from kueuelib.api.kinds import EVENTS, LEASES, NODES, PODS
+from kueuelib.api.meta import ObjectKey, format_micro_time
+from kueuelib.api.nodes import UNSCHEDULABLE
+from kueuelib.embedded.cluster.placement import NOT_READY, UNREACHABLE
 
 KEY = ObjectKey("", "simulated-node-0")
 EVER = {"key": NOT_READY, "operator": "Exists", "effect": "NoExecute"}
@@ -91,3 +92,28 @@ async def test_a_pod_that_tolerates_it_gets_there(sandbox) -> None:
     assert (await sandbox.get(PODS, "comes"))["spec"]["nodeName"] == KEY.name
     await say(sandbox, "True")
     assert (await sandbox.get(PODS, "waits"))["spec"]["nodeName"] == KEY.name
+
+
+async def test_a_node_that_does_not_renew_its_lease_is_unknown_until_it_returns(sandbox) -> None:
+    name, ready = "real", [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
+    await sandbox.create(NODES, NODES.new(name, status={"conditions": ready}))
+    at = format_micro_time(sandbox.clock.now())
+    spec = {"holderIdentity": name, "renewTime": at}
+    await sandbox.create(LEASES, LEASES.new(name, "kube-node-lease", spec=spec))
+
+    async def states() -> tuple[str, list[str]]:
+        node = await sandbox.get(NODES, name)
+        (condition,) = node["status"]["conditions"]
+        return condition["status"], [each["key"] for each in node["spec"].get("taints") or ()]
+
+    await sandbox.pass_time(49)
+    assert await states() == ("True", [])
+    await sandbox.pass_time(2)
+    assert await states() == ("Unknown", [UNREACHABLE, UNREACHABLE])
+    key = ObjectKey("kube-node-lease", name)
+    renewed = {"spec": {"renewTime": format_micro_time(sandbox.clock.now())}}
+    await sandbox.service.patch(LEASES, key, renewed)
+    node = await sandbox.get(NODES, name)
+    await sandbox.service.update_status(NODES, {**node, "status": {"conditions": ready}})
+    await sandbox.settle()
+    assert await states() == ("True", [])

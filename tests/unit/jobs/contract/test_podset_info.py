@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 
@@ -198,3 +199,30 @@ def test_a_template_that_cannot_be_read_is_refused_and_stays(template, said):
             change(template, PodSetInfo("main", node_selector={"a": "b"}))
         assert str(caught.value) == said
     assert template == before
+
+
+def placed(request: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A Workload whose only pod set has a place."""
+    assignment = {"name": "main", "topologyAssignment": {"levels": ["rack"], "slices": []}}
+    asked = {} if request is None else {"topologyRequest": request}
+    return {
+        "spec": {"podSets": [{"name": "main", "count": 1, "template": {"spec": {}}, **asked}]},
+        "status": {"admission": {"podSetAssignments": [assignment]}},
+    }
+
+
+def test_pods_with_a_place_wait_for_its_selector() -> None:
+    (info,) = podset_info.infos_for_start(placed({"required": "rack", "podIndexLabel": "i"}), {})
+    template: dict[str, Any] = {"spec": {"schedulingGates": [{"name": "own"}]}}
+    podset_info.merge(template, info)
+    gates = [{"name": "own"}, {"name": "kueue.x-k8s.io/topology"}]
+    assert template == {"spec": {"schedulingGates": gates}}
+    podset_info.restore(template, PodSetInfo("main", scheduling_gates=("own",)))
+    assert template == {"spec": {"schedulingGates": [{"name": "own"}]}}
+
+
+@pytest.mark.parametrize("request_", [None, {"podIndexLabel": "i", "subGroupCount": 2}])
+def test_pods_that_did_not_ask_for_their_place_say_that_they_have_one(request_: Any) -> None:
+    (info,) = podset_info.infos_for_start(placed(request_), {})
+    assert info.annotations == {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
+    assert info.scheduling_gates == ("kueue.x-k8s.io/topology",)

@@ -29,6 +29,7 @@ NAME = "leaderworkerset.x-k8s.io/leaderworkerset"
 QUEUE, PRIORITY, GROUP = f"{KUEUE}/queue-name", f"{KUEUE}/priority-class", f"{KUEUE}/pod-group-name"
 TOTAL, ROLE = f"{KUEUE}/pod-group-total-count", f"{KUEUE}/role-hash"
 NOTES = {f"{KUEUE}/pod-suspending-parent": NAME, f"{KUEUE}/pod-group-serving": "true"}
+OFFSET = f"{KUEUE}/pod-index-offset"
 TEMPLATE = "spec.leaderWorkerTemplate"
 
 
@@ -66,8 +67,25 @@ def test_the_templates_say_roles_and_queue() -> None:
     for role, field in (("leader", "leaderTemplate"), ("worker", "workerTemplate")):
         meta = parts[field]["metadata"]
         assert meta["labels"] == {QUEUE: "q", PRIORITY: "high"}
-        assert meta["annotations"] == {**NOTES, ROLE: role}
+        offset = {OFFSET: "1"} if role == "worker" else {}
+        assert meta["annotations"] == {**NOTES, ROLE: role, **offset}
     assert obj == before
+
+
+def test_templates_of_running_workers_do_not_change_for_their_indices() -> None:
+    obj = leader_worker_set(queue="q")
+    changed = with_roles(obj, obj)
+    notes = changed["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]["annotations"]
+    assert OFFSET not in notes
+    assert with_roles(with_roles(obj), with_roles(obj)) == with_roles(obj)
+
+
+def test_a_group_of_leader_and_workers_needs_no_offset() -> None:
+    obj = leader_worker_set(queue="q")
+    worker = obj["spec"]["leaderWorkerTemplate"]["workerTemplate"]
+    worker.setdefault("metadata", {})["annotations"] = {"kueue.x-k8s.io/podset-group-name": "g"}
+    notes = with_roles(obj)["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]
+    assert OFFSET not in notes["annotations"]
 
 
 def test_without_a_leader_template_all_pods_are_of_one_role() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.api.meta import ObjectKey, key_of
-from kueuelib.jobs.contract.capabilities import STOPPING_ANNOTATION
+from kueuelib.api.names import STOPPING_ANNOTATION
 from kueuelib.jobs.contract.commands import (
     Change,
     Create,

@@ -40,6 +40,27 @@ def test_a_job_that_is_being_deleted_is_stopped_when_it_is_evicted(build):
     assert writes(plan(build.situation(stopped, evicted))) == [DropFinalizer, Delete]
 
 
+@pytest.mark.parametrize("evicted", ["", "ClusterQueueStopped"])
+def test_a_job_whose_pods_are_gone_is_freed_while_a_finalizer_keeps_it(build, evicted):
+    """Its controller does not say of a deleted Job that it is suspended, and creates no pods."""
+    job = build.started(build.job(meta=DELETED))
+    workload = build.workload(job, admitted=True, evicted=evicted)
+    stop, *rest = plan(build.situation(job, workload))
+    assert stop.new["spec"]["suspend"] is True
+    assert writes(rest) == [DropFinalizer]
+    stopping = {**stop.new, "status": {}}
+    restored, *freed = plan(build.situation(stopping, workload))
+    assert "kueue.x-k8s.io/stopping" not in (restored.new["metadata"].get("annotations") or {})
+    assert writes(freed) == [DropFinalizer]
+    assert writes(plan(build.situation(restored.new, workload))) == [DropFinalizer, Delete]
+
+
+def test_a_job_that_is_deleted_before_its_controller_has_seen_its_start_keeps_its_quota(build):
+    job = build.started(build.job(meta=DELETED))
+    del job["status"]["startTime"]
+    assert writes(plan(build.situation(job, build.workload(job, admitted=True)))) == [DropFinalizer]
+
+
 def test_the_workload_of_a_job_that_ends_while_it_is_being_deleted_is_finished(build):
     complete = [{"type": "Complete", "status": "True"}]
     job = build.started(build.job(meta=DELETED), conditions=complete)

@@ -389,18 +389,15 @@ def test_what_runs_without_what_its_job_asks_for_has_it_on_record(build):
     assert plan(build.situation(running, change.new)) == ()
 
 
-RACK = "kueue.x-k8s.io/podset-required-topology"
-
-
 @pytest.mark.parametrize("where", ["job", "template"])
 def test_a_prebuilt_workload_asks_for_what_its_job_asks_for(build, where):
     job = build.job(labels={f"{KUEUE}/prebuilt-workload-name": "made"})
     made = build.workload(job, name="made")
     assert plan(build.situation(job, made, prebuilt=made)) == ()
     asker = job if where == "job" else job["spec"]["template"]
-    asker.setdefault("metadata", {})["annotations"] = {RACK: "rack"}
+    asker.setdefault("metadata", {})["annotations"] = {ELASTIC: "true"}
     change, _ = plan(build.situation(job, made, prebuilt=made))
-    assert change.patch["metadata"]["annotations"] == {RACK: "rack"}
+    assert change.patch["metadata"]["annotations"] == {ELASTIC: "true"}
     commands = plan(build.situation(job, change.new, prebuilt=change.new))
     assert not any(isinstance(each, Change) for each in commands)
 

@@ -505,6 +505,80 @@ async def test_each_refused_write_is_told_to_the_job_once_a_minute(command, reas
     assert told.found == []
 
 
+@attrs.define
+class Mutated(Server):
+    """Answers with what a mutating policy makes of every object."""
+
+    makes: dict = attrs.field(factory=dict)
+
+    def _answer(self, *call):
+        return {**super()._answer(*call), **self.makes}
+
+
+GATE = {"name": "kueue.x-k8s.io/admission"}
+RESERVED = {"conditions": [{"type": "QuotaReserved", "status": "True"}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "path"),
+    [
+        (JOBS, {"spec": {"suspend": True}}, {"spec": {"suspend": False}}, "spec.suspend"),
+        (JOBS, {"spec": {}}, {"spec": {"suspend": True}}, "spec.suspend"),
+        (
+            PODS,
+            {"spec": {"schedulingGates": [GATE, {"name": "other"}]}},
+            {"spec": {"schedulingGates": [{"name": "other"}]}},
+            "spec.schedulingGates",
+        ),
+        (
+            WORKLOADS,
+            {"spec": {"podSets": [{"count": 1}]}},
+            {"spec": {"podSets": [{"count": 2}]}},
+            "spec.podSets",
+        ),
+    ],
+)
+async def test_a_write_that_is_answered_with_success_and_changed_back_is_a_refused_one(
+    kind, before, after, path
+):
+    made = workload() if kind == WORKLOADS else pod("job")
+    job, told, server = {**made, **before}, Told(), Mutated(makes=before)
+    executor = Executor(server, Known(), told, "test", "v1beta2")
+    change = Change(kind, job, {**job, **after}, given=workload() if kind != WORKLOADS else None)
+    outcome = await executor.run([change, Emit(job, "Started", "Admitted")], job)
+    assert outcome.result == Result(BEHIND_RETRY, rate_limited=True), "tried again, ever later"
+    assert told.found, "and nothing says that it was started"
+    for _, severity, reason, message in told.found:
+        assert (severity, reason != "Started") == ("Warning", True)
+        assert f"{path} is still " in message
+        assert message.endswith("changes it back")
+    server.makes = after
+    told.found.clear()
+    outcome = await executor.run([change, Emit(job, "Started", "Admitted")], job)
+    assert (outcome, [one[2] for one in told.found]) == (PlanResult(), ["Started"])
+
+
+async def test_what_a_policy_adds_or_sets_to_a_third_value_is_no_refusal():
+    job = {**pod("job"), "spec": {"suspend": True, "parallelism": 2, "template": {}}}
+    spec = {"suspend": False, "parallelism": 1, "template": {"labels": {"a": "b"}}}
+    server = Mutated(makes={"spec": {"suspend": False, "parallelism": 3, "backoffLimit": 3}})
+    started = Emit(job, "Started", "Admitted")
+    plan = [Change(JOBS, job, {**job, "spec": spec}), started]
+    _, outcome, told = await run(*plan, server=server)
+    assert (outcome, len(told)) == (PlanResult(), 1)
+
+
+async def test_a_status_that_is_changed_back_is_a_refused_one():
+    about, told = pod("job"), Told()
+    server = Mutated(makes={"status": {}})
+    executor = Executor(server, Known(), told, "test", "v1beta2")
+    command = PatchStatus(WORKLOADS, workload(), "apply", RESERVED, "manager")
+    assert (await executor.run([command], about)).behind
+    assert "status.conditions[QuotaReserved] is still" in told.found[0][3]
+    server.makes = {"status": RESERVED}
+    assert await executor.run([command], about) == PlanResult()
+
+
 POLICY = "ValidatingAdmissionPolicy 'freeze' with binding 'all' denied request: not now"
 
 
@@ -522,3 +596,16 @@ async def test_a_policy_that_keeps_a_workload_after_its_job_is_told_to_the_workl
     server.failure = Invalid("the server rejected our request due to an error in our request")
     assert (await executor.run([drop])).behind, "the finalizer is not where it was"
     assert len(told.found) == 2
+
+
+async def test_a_status_that_the_kind_does_not_have_is_a_refused_write():
+    about, told, missing = pod("job"), Told(), NotFound('workloads "wl" not found')
+    missing.answer = "by HTTP"
+    server, known = Server(failure=missing), Known(stored=workload())
+    executor = Executor(server, known, told, "test", "v1beta2")
+    assert (await executor.run([status()], about)).wait == REFUSED_RETRY
+    text = "The status of Workload ns/wl could not be changed: its kind has no subresource status"
+    assert told.found[0][3].startswith(text)
+    known.stored = None
+    assert (await executor.run([status()], about)).behind, "it is gone"
+    assert len(told.found) == 1

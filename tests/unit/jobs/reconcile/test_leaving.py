@@ -8,9 +8,9 @@ import pytest
 
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Resource
+from kueuelib.api.names import STOPPING_ANNOTATION
 from kueuelib.jobs import Matching, Pods, PodSet, Stop, declare, enough, equals
 from kueuelib.jobs.contract.capabilities import (
-    STOPPING_ANNOTATION,
     ComposableJob,
     JobWithCustomStop,
     JobWithReclaimablePods,

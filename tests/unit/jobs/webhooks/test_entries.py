@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 from kueuelib.controllers.webhooks import by_service, by_url, webhook_configurations
+from kueuelib.embedded.admission.hook_rules import compile_conditions, fulfilled
 from kueuelib.jobs.batch.job import BATCH_JOB
 from kueuelib.jobs.contract.integration import WebhookEntry
 from kueuelib.jobs.contract.settings import JobSettings
@@ -95,3 +96,32 @@ def test_services_are_reached_under_the_path_of_each_entry() -> None:
 def test_an_empty_configuration_tells_no_address_and_stays() -> None:
     found = {"metadata": {"name": "c"}, "webhooks": []}
     assert in_order(found, entries(ALL), PATHS) is found
+
+
+def asks_to_judge(new: dict[str, Any], old: dict[str, Any] | None = None) -> bool:
+    """Whether an API server sends a Job to the validating webhook."""
+    (found,) = [each.entry for each in webhook_entries([BATCH_JOB], NAMED) if not each.mutating]
+    return fulfilled(compile_conditions(found["matchConditions"]), new, old, {})
+
+
+def job(parallelism: int = 4, **notes: str) -> dict[str, Any]:
+    template = {"metadata": {"annotations": notes}} if notes else {}
+    meta = {"name": "j", "labels": {"kueue.x-k8s.io/queue-name": "q"}}
+    return {"metadata": meta, "spec": {"parallelism": parallelism, "template": template}}
+
+
+SLICE = {"kueue.x-k8s.io/podset-slice-size": "2"}
+
+
+def test_plain_jobs_are_judged_only_if_their_pods_ask_for_a_topology() -> None:
+    assert not asks_to_judge(job())
+    assert not asks_to_judge(job(**{"example.com/a": "b"}))
+    assert asks_to_judge(job(**SLICE))
+
+
+def test_changed_requests_for_a_topology_are_judged() -> None:
+    started = {"kueue.x-k8s.io/workload": "w"}
+    assert asks_to_judge(job(**SLICE), job())
+    assert not asks_to_judge(job(**SLICE), job(**SLICE))
+    assert not asks_to_judge(job(**started), job()), "the manager has started it"
+    assert asks_to_judge(job(6, **SLICE), job(**SLICE))

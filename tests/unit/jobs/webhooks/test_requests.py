@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[3] / "kinds"))
 from samples import samples
 
 Obj = dict[str, Any]
-RACK = "kueue.x-k8s.io/podset-required-topology"
+ELASTIC = "kueue.x-k8s.io/elastic-job"
 SAMPLES = samples()
 TRAIN_JOB = "trainer.kubeflow.org/trainjob"
 SPARK = "sparkoperator.k8s.io/sparkapplication"
@@ -53,9 +53,9 @@ def asked(kind: Any, obj: Obj) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_kind_asks_by_its_metadata_and_its_workload_takes_it_over(name: str) -> None:
     sample = SAMPLES[name]
-    job = sample.complete(sample.job(annotations={RACK: "rack"}))
-    assert asked(sample.integration, job) == [(f"the {sample.resource.kind}", RACK)]
-    assert TakenOver().annotations_of([job]) == {RACK: "rack"}
+    job = sample.complete(sample.job(annotations={ELASTIC: "true"}))
+    assert asked(sample.integration, job) == [(f"the {sample.resource.kind}", ELASTIC)]
+    assert TakenOver().annotations_of([job]) == {ELASTIC: "true"}
 
 
 @pytest.mark.parametrize("name", [each for each in SAMPLES if each not in ELSEWHERE])
@@ -63,18 +63,18 @@ def test_every_kind_asks_by_its_pod_templates(name: str) -> None:
     sample = SAMPLES[name]
     job = sample.complete(sample.job())
     for template in [*templates(job)]:
-        template.setdefault("metadata", {}).setdefault("annotations", {})[RACK] = "rack"
+        template.setdefault("metadata", {}).setdefault("annotations", {})[ELASTIC] = "true"
     pod_sets = sample.integration.job_type(job).pod_sets()
-    assert asked(sample.integration, job) == [(f"pod set {one.name}", RACK) for one in pod_sets]
+    assert asked(sample.integration, job) == [(f"pod set {one.name}", ELASTIC) for one in pod_sets]
 
 
 def test_a_spark_application_asks_by_its_roles() -> None:
     sample = SAMPLES[SPARK]
     job = sample.complete(sample.job())
     for role in ("driver", "executor"):
-        job["spec"][role]["annotations"] = {RACK: "rack"}
+        job["spec"][role]["annotations"] = {ELASTIC: "true"}
     assert asked(sample.integration, job) == [
-        (f"pod set {name}", RACK) for name in ("driver", "executor")
+        (f"pod set {name}", ELASTIC) for name in ("driver", "executor")
     ]
 
 
@@ -93,6 +93,15 @@ def test_a_job_that_is_managed_by_multikueue_asks_for_it(
     taken = TakenOver().annotations_of([job])
     assert taken == ({MANAGED_BY: manager} if wanted else {})
     assert TakenOver().annotations_of([{"metadata": {"annotations": taken}}]) == taken
+
+
+def test_a_request_for_a_topology_waits_if_topologies_are_turned_off(build: Any) -> None:
+    job = build.job()
+    notes = {"kueue.x-k8s.io/podset-required-topology": "rack"}
+    job["spec"]["template"]["metadata"] = {"annotations": notes}
+    assert asked(BATCH_JOB, job) == []
+    (one,) = asked_by_job(BATCH_JOB.job_type(job), JobSettings(places_pods=False))
+    assert (one.subject, one.by) == ("pod set main", "topologyRequest.required")
 
 
 def template() -> Obj:
@@ -139,7 +148,7 @@ def test_whoever_creates_a_parent_of_pods_is_warned(name: str, place: str) -> No
     obj = parent(spec())
     places = [obj] if place == "metadata" else [*templates(obj)]
     for each in places:
-        each["metadata"]["annotations"] = {RACK: "rack"}
+        each["metadata"]["annotations"] = {ELASTIC: "true"}
     parts = cast(
         "IntegrationParts", SimpleNamespace(integration=kind, owners=None, settings=JobSettings())
     )
@@ -147,7 +156,7 @@ def test_whoever_creates_a_parent_of_pods_is_warned(name: str, place: str) -> No
     request = AdmissionRequest("uid", "CREATE", namespace="ns", object=obj)
     (warning,) = hook.warn(write(obj, None), request)
     subject = f"the {kind.resource.kind}" if place == "metadata" else "pod set"
-    assert "it will wait: this version has no topology-aware scheduling" in warning
-    assert f"{RACK} of {subject}" in warning
+    assert "it will wait: this version has no elastic jobs by workload slices" in warning
+    assert f"{ELASTIC} of {subject}" in warning
     update = AdmissionRequest("uid", "UPDATE", namespace="ns", object=obj, old_object=obj)
     assert not [*hook.warn(obj, update)]

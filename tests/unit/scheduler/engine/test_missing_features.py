@@ -11,7 +11,7 @@ from engine_cluster import Cluster
 from kueuelib.api.crd import crd
 from kueuelib.api.definitions import node
 from kueuelib.api.kueue import Workload
-from kueuelib.api.missing_features import DEVICES, KEYS, MANAGED_BY, OF_JOBS, TOPOLOGY
+from kueuelib.api.missing_features import DEVICES, KEYS, MANAGED_BY, OF_JOBS
 from kueuelib.scheduler import events
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.object_reasons import FeaturesMissing
@@ -19,7 +19,7 @@ from kueuelib.scheduler.quota.resource_rules import ResourceRules
 from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import make_condition, make_flavor, make_pod_set, make_workload
 
-RACK = "kueue.x-k8s.io/podset-required-topology"
+ELASTIC = "kueue.x-k8s.io/elastic-job"
 CLAIMS = [
     {"name": "gpu", "resourceClaimTemplateName": "one-that-does-not-exist"},
     {"name": "nic", "resourceClaimName": "of-a-class-without-quota"},
@@ -53,10 +53,9 @@ def test_every_key_that_asks_for_a_missing_feature_keeps_a_workload_waiting(
     cluster.queue("q", 9)
     made = make_workload("w", "q", {"gpu": 1})
     submit(cluster, made, **{field: {key: "1"}})
-    reason = "NoMatchingFlavor" if KEYS[key] == TOPOLOGY else "Misconfigured"
     by = "managedBy" if key == MANAGED_BY else key
     text = f"this version has no {KEYS[key]}, requested by {by} of the Workload"
-    assert asks(cluster) == f"{reason}: {text}"
+    assert asks(cluster) == f"Misconfigured: {text}"
     cluster.queue("q", 99)
     assert cluster.rest() == []
     submit(cluster, made)
@@ -76,7 +75,7 @@ def test_a_pod_template_asks_as_well(cluster: Cluster, key: str) -> None:
 @pytest.mark.parametrize("value", ["", "false", "0"])
 def test_a_value_that_says_no_asks_for_nothing(cluster: Cluster, value: str) -> None:
     cluster.queue("q", 9)
-    pod_set = with_template("annotations", "kueue.x-k8s.io/podset-unconstrained-topology", value)
+    pod_set = with_template("annotations", ELASTIC, value)
     cluster.submit("w", "q", pod_sets=[pod_set])
     assert cluster.rest() == ["w"]
 
@@ -102,12 +101,15 @@ def test_every_field_of_a_topology_request_is_tried() -> None:
 
 
 @pytest.mark.parametrize("field", PLACES)
-def test_a_topology_request_asks_as_well(cluster: Cluster, field: str) -> None:
+def test_a_topology_request_waits_if_topologies_are_turned_off(field: str) -> None:
+    cluster = Cluster(Engine(Settings(places_pods=False)))
+    cluster.tell(events.NamespaceSet("ns", {}), events.FlavorSet(make_flavor("f")))
     cluster.queue("q", 9)
     asked = {**RANKS, field: PLACES[field]}
     cluster.submit("w", "q", pod_sets=[{**make_pod_set({"gpu": 1}), "topologyRequest": asked}])
     assert asks(cluster) == (
-        f"NoMatchingFlavor: this version has no {TOPOLOGY}, "
+        "NoMatchingFlavor: topology-aware scheduling is turned off by the feature gate "
+        "TopologyAwareScheduling, "
         f"requested by topologyRequest.{field} of pod set main"
     )
     none = {**RANKS, field: False} if field == "unconstrained" else RANKS
@@ -148,8 +150,8 @@ def test_it_neither_stops_others_nor_is_counted_as_one_of_them(cluster: Cluster)
     assert cluster.rest() == ["runs"]
     cluster.submit("like", "q", created=1)
     assert cluster.rest() == []
-    cluster.submit("w", "q", created=2, pod_sets=[with_template("annotations", RACK, "rack")])
-    assert asks(cluster).startswith("NoMatchingFlavor: this version has no topology")
+    cluster.submit("w", "q", created=2, pod_sets=[with_template("annotations", ELASTIC, "true")])
+    assert asks(cluster).startswith("Misconfigured: this version has no elastic jobs")
     cluster.submit("behind", "q", created=3)
     cluster.tell(events.WorkloadGone(cluster.submit("runs", "q").key))
     assert cluster.rest() == ["like"]
@@ -157,7 +159,7 @@ def test_it_neither_stops_others_nor_is_counted_as_one_of_them(cluster: Cluster)
 
 def test_what_holds_quota_keeps_it(cluster: Cluster) -> None:
     cluster.queue("q", 1)
-    pod_set = with_template("annotations", RACK, "rack")
+    pod_set = with_template("annotations", ELASTIC, "true")
     admission = {"clusterQueue": "q", "podSetAssignments": [{"name": "main", "flavors": {}}]}
     cluster.submit(
         "w",

@@ -14,6 +14,7 @@ from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.facts.workloads import Where
 from kueuelib.scheduler.object_reasons import AdmissionGated
+from kueuelib.scheduler.pending import queues
 from kueuelib.scheduler.reasons import NoFlavors, NoLongerFits, NotEvaluated
 from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.builders import (
@@ -100,6 +101,23 @@ def test_heads_come_in_the_order_of_queue_names(cluster: Cluster) -> None:
     found = cluster.engine.next_cycle(NOW)
     assert found is not None
     assert [head.cluster_queue for head in found.heads] == ["a", "b", "c"]
+
+
+def test_trees_that_are_due_together_share_cycles_up_to_a_number_of_queues(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So no cycle takes long, and none of them comes late: who is due for longest comes first."""
+    monkeypatch.setattr(queues, "MOST_HEADS", 3)
+    for cohort, names in (("", "z"), ("a", "bcde"), ("f", "gh"), ("i", "j")):
+        for name in names:
+            cluster.queue(name, 4, cohort=cohort)
+            cluster.submit(name, name)
+    assert cluster.cycle() == ["+z"]
+    cluster.submit("again", "z", gpu=9)
+    assert cluster.cycle() == ["+b", "+c", "+d", "+e"], "a tree is never cut"
+    assert cluster.cycle() == ["+g", "+h", "+j"]
+    assert cluster.cycle() == ["again"]
+    assert cluster.cycle() == []
 
 
 def test_priority_then_age_then_uid_decide_within_a_queue(cluster: Cluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from kueuelib.api.crd import all_crds, converted_crds
@@ -25,6 +26,7 @@ from kueuelib.app.doctor.manager import (
     CONVERSION,
     MISDIRECTED,
     MISSING_KIND,
+    STATUS_LOST,
     TERMINATING,
     address_of,
     client_configs,
@@ -87,7 +89,7 @@ def kinds(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 @check("migration-fields", FACTS, installed=False, before_migration=True)
 def lost_fields(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Fields that would get lost, as our definitions lack them; the first object of each kind."""
-    for crd in all_crds():
+    for crd in _ours():
         kind = crd["spec"]["names"]["kind"]
         served = {one["name"]: one["schema"]["openAPIV3Schema"] for one in crd["spec"]["versions"]}
         having: dict[tuple[str, ...], list[Obj]] = {}
@@ -136,9 +138,15 @@ _MOST = 3
 """The maximum number of fields that are named."""
 
 
+@cache
+def _ours() -> tuple[Obj, ...]:
+    """The definitions of this program, to be read only."""
+    return tuple(all_crds())
+
+
 def _installed(snapshot: ClusterSnapshot) -> Iterator[tuple[Obj, Obj]]:
     """Our definitions that exist, each with the one of this program."""
-    for ours in all_crds():
+    for ours in _ours():
         crd = snapshot.find(KIND, ours["metadata"]["name"])
         if crd is not None:
             yield crd, ours
@@ -151,10 +159,13 @@ def _subject(crd: Obj) -> Subject:
 @check(MISSING_KIND, KIND)
 def missing(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Kinds that are not defined at all."""
-    for crd in all_crds():
+    for crd in _ours():
         if snapshot.find(KIND, crd["metadata"]["name"]) is None:
             problem = f"{crd['spec']['names']['kind']} is not defined in this cluster"
             fix = install(snapshot)
+            if any(_installed(snapshot)):  # it was not the first installation
+                fix += "; " if "  # " in fix else "  # "
+                fix += "then, if its objects were saved and a manager runs: kubectl create -f FILE"
             yield Finding(Severity.ERROR, _subject(crd), problem, fix, (TERMINATING,))
 
 
@@ -163,8 +174,9 @@ def terminating(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Kinds that are being deleted, which cannot be cancelled.
 
     A manager lets the objects go, but it needs all kinds. If some are gone, `uninstall` helps: it
-    removes the healthy kinds, too, so all that is left is saved and created again. The command
-    writes nothing when it is run again, because its first part refuses to replace its file.
+    removes the healthy kinds, too, so all that is left is saved and created again. It is not needed
+    if the commands of `crd-held` release everything. The command writes nothing when it is run
+    again, because its first part refuses to replace its file.
     """
     installed = list(_installed(snapshot))
     save = "kueuelib apiserver dump --backup kueue.yaml"
@@ -173,13 +185,37 @@ def terminating(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         save += f" && kubectl get {workloads} -A -o yaml > workloads.yaml"
     save += f" && kubectl get pods -A -l {MANAGED_LABEL}=true -o yaml > pods.yaml"
     then = f"before a manager starts; then, once the CRD is gone: {install(snapshot)}"
-    if len(installed) < len(all_crds()):
-        then = f"then, as other kinds are gone: {reinstall(snapshot)}"
+    if _lacks_kinds(snapshot):
+        then = f"then release what crd-held names, and once the CRD is gone: {install(snapshot)}"
+        if _waits_for_a_manager(snapshot):
+            then = f"then, because other kinds are gone: {reinstall(snapshot)}"
     fix = f"{save}  # {then}; and once a manager runs: kubectl create -f kueue.yaml"
     for crd, _ in installed:
         problem = being_deleted(crd)
         if problem:
             yield Finding(Severity.ERROR, _subject(crd), problem, fix)
+
+
+def _lacks_kinds(snapshot: ClusterSnapshot) -> bool:
+    """Whether some of our kinds are gone, so that no manager can run."""
+    return len(list(_installed(snapshot))) < len(_ours())
+
+
+def _waits_for_a_manager(snapshot: ClusterSnapshot) -> bool:
+    """Whether kinds that are being deleted have objects that only a manager releases: with our
+    finalizer and, as nothing uses them, without a command of `crd-held`.
+    """
+    kinds = [
+        crd["spec"]["names"]["kind"]
+        for crd, _ in _installed(snapshot)
+        if crd["metadata"].get("deletionTimestamp")
+    ]
+    return any(
+        {*OURS} & {*(obj["metadata"].get("finalizers") or ())}
+        and not users_of(snapshot, kind, obj["metadata"]["name"])
+        for kind in kinds
+        for obj in snapshot.all(kind)
+    )
 
 
 @check("crd-held", KIND, momentary=True)
@@ -212,7 +248,8 @@ def held(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 # One command: the places of finalizers change with each that is removed.
                 fix = removal_of(what, obj, [*others, *(OURS if users else ())])
                 fix += f"  # {'; '.join(notes)}"
-                follows = () if others else no_manager(snapshot)
+                alone = others or _lacks_kinds(snapshot)  # no manager releases it
+                follows = () if alone else no_manager(snapshot)
                 yield Finding(Severity.ERROR, subject_of(kind, obj), problem, fix, follows)
 
 
@@ -318,6 +355,28 @@ def fields(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 more = f" and {len(lost) - _MOST} more" if len(lost) > _MOST else ""
                 problem = f"{version['name']} drops {', '.join(lost[:_MOST])}{more}"
                 yield Finding(Severity.WARNING, _subject(crd), problem, install(snapshot))
+
+
+@check(STATUS_LOST, KIND)
+def status(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """Definitions whose statuses cannot be written, as they lack the subresource."""
+    for crd, ours in _installed(snapshot):
+        wanted = {one["name"]: one.get("subresources") or {} for one in ours["spec"]["versions"]}
+        lacking = [
+            one["name"]
+            for one in crd["spec"]["versions"]
+            if one.get("served") and wanted.get(one["name"], {}).keys() - _subresources(one)
+        ]
+        if lacking:
+            problem = (
+                f"{', '.join(lacking)} without subresources.status: every write of a status fails, "
+                "and so every admission and every end"
+            )
+            yield Finding(Severity.ERROR, _subject(crd), problem, install(snapshot))
+
+
+def _subresources(version: Obj) -> set[str]:
+    return {*(version.get("subresources") or {})}
 
 
 def _schema(version: Obj) -> Obj:

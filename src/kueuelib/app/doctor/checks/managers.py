@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from kueuelib.api.batch import COMPLETE, FAILED
+from kueuelib.api.batch import has_ended
 from kueuelib.api.kinds import (
     CONFIG_MAPS,
     CRDS,
@@ -19,11 +20,12 @@ from kueuelib.api.kinds import (
     VALIDATING_WEBHOOKS,
     WORKLOADS,
 )
-from kueuelib.api.meta import Obj, annotations_of, controller_of, format_time, is_true, parse_time
+from kueuelib.api.meta import Obj, annotations_of, controller_of, format_time, parse_time
 from kueuelib.api.names import QUEUE_LABEL
 from kueuelib.api.phrases import counted, duration
 from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP
 from kueuelib.app.deployment import NAME, left_behind
+from kueuelib.app.doctor.calls import stops_writes
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import (
     ACCOUNT,
@@ -37,10 +39,12 @@ from kueuelib.app.doctor.manager import (
     NAMESPACE_STUCK,
     REFUSED,
     TERMINATING,
+    address_of,
     install,
     is_fixed,
     lease_of,
     look,
+    new_token,
     no_manager,
     outside,
     reconfigure,
@@ -50,9 +54,19 @@ from kueuelib.app.doctor.manager import (
 )
 from kueuelib.app.doctor.snapshot import ADMISSION, PERMISSIONS, ClusterSnapshot, WebhookProbe
 from kueuelib.app.earlier_installation import go_image
-from kueuelib.app.refusers import OUR_CONFIGURATIONS, removal
+from kueuelib.app.refusers import OUR_CONFIGURATIONS, removals
 from kueuelib.app.reloading import RESTART_NEEDED
-from kueuelib.app.running_configuration import SKEW, mounted_configuration, written_at
+from kueuelib.app.running_configuration import (
+    OTHERWISE,
+    SKEW,
+    is_held,
+    is_released,
+    lasts_for,
+    longest_pause,
+    mounted_configuration,
+    renewed_ago,
+    written_at,
+)
 from kueuelib.controllers.foreign_reservations import RESERVED_BY_ANOTHER
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 from kueuelib.errors import ConfigError
@@ -98,18 +112,18 @@ def disabled(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 def _is_meant(job: Obj) -> bool:
     """Whether a Job names a queue, has no controller and has not finished."""
-    over = is_true(job, COMPLETE) or is_true(job, FAILED)
-    return bool(queue_of(job)) and controller_of(job) is None and not over
+    return bool(queue_of(job)) and controller_of(job) is None and not has_ended(job)
 
 
 # --------------------------------------------------------------------------------------------------
 
-_OTHERWISE = "(name its configuration with --config if leaderElect is off, as in your own manager)"
+_CACHED: Final = 15.0
+"""Seconds for which an API server may accept a token after its account is gone."""
 _WITHOUT = "leaderElection: {leaderElect: false}"
+BEGINNING: Final = 30.0
+"""Seconds that a new leader may take until all statuses are right again."""
 RECENT: Final = 600.0
 """Seconds for which an Event counts."""
-TAKEOVER: Final = 15.0
-"""Seconds after which a new leader is expected once the last one has left."""
 
 
 @check(LEADER, LEASES.kind)
@@ -123,25 +137,49 @@ def leader(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     follows = tuple(_why_nobody_leads(snapshot))
     fix = look(snapshot) if answers else f"{start(snapshot)}{_token(snapshot, lease)}"
     if lease is None and answers and not {REFUSED, MISSING_PERMISSION} & {*follows}:
-        problem = "it does not exist, but a manager answers: it runs without leader election"
+        problem = "it does not exist, but a manager answers: it runs without leader election, or "
+        problem += "creates it again within a minute"
         fix = f"kueuelib doctor --config FILE  # a file with {_WITHOUT}"
         yield Finding(Severity.HINT, subject, problem, fix, follows)
         return
     if lease is None:
-        problem = f"no manager leads: it does not exist {_OTHERWISE}"
+        problem = f"no manager leads: it does not exist {OTHERWISE}"
         yield Finding(Severity.ERROR, subject, problem, fix, follows)
         return
     holder = (lease.get("spec") or {}).get("holderIdentity")
-    if _is_fresh(snapshot, lease) or changes_hands(snapshot):
+    if leads(snapshot) or changes_hands(snapshot) or is_held(lease, snapshot.now):
+        yield from _held_for_long(snapshot, lease)
         return
-    problem = f"no manager leads: the last one has left {_OTHERWISE}"
+    problem = f"no manager leads: the last one has left {OTHERWISE}"
     if holder:
-        age = duration(_age(snapshot, lease))
-        problem = f"no manager leads: {holder} renewed it {age} ago, for {_seconds(lease)} s"
+        age = duration(renewed_ago(lease, snapshot.now))
+        problem = f"no manager leads: {holder} renewed it {age} ago, for {lasts_for(lease)} s"
     if answers:
         problem += "; a manager answers webhooks and tries again within a minute, and its log says "
         problem += "what it waits for"
     yield Finding(Severity.ERROR, subject, problem, fix, follows)
+
+
+def _held_for_long(snapshot: ClusterSnapshot, lease: Obj) -> Iterator[Finding]:
+    """A Lease that lasts far longer than those of the managers: it may be nobody's."""
+    usual, lasts = snapshot.configuration.leader_election, lasts_for(lease)
+    if lasts <= longest_pause(usual) or not (lease.get("spec") or {}).get("holderIdentity"):
+        return
+    holder, age = lease["spec"]["holderIdentity"], renewed_ago(lease, snapshot.now)
+    severity, until = Severity.WARNING, format_time(snapshot.now - age + lasts)
+    problem = (
+        f"{holder} holds it for {lasts} s, and by the configuration it lasts "
+        f"{usual.lease_duration:g} s: if {holder} no longer runs, no manager leads before {until}"
+    )
+    if not leads(snapshot):
+        severity = Severity.ERROR
+        problem = (
+            f"{holder} holds it, and has not renewed it for {duration(age)}, although it lasts "
+            f"{lasts} s: no manager leads before {until}, or until it is deleted"
+        )
+    key = snapshot.configuration.lease
+    fix = f"kubectl -n {key.namespace} delete lease {key.name}  # if {holder} no longer runs"
+    yield Finding(severity, subject_of(LEASES.kind, lease), problem, fix)
 
 
 def _why_nobody_leads(snapshot: ClusterSnapshot) -> Iterator[str]:
@@ -151,8 +189,8 @@ def _why_nobody_leads(snapshot: ClusterSnapshot) -> Iterator[str]:
     if is_fixed(snapshot):
         yield CERTIFICATE
     yield from (MISSING_KIND, INVALID, TERMINATING, ACCOUNT, ANOTHER_WEBHOOK)
-    if any(one.resource == LEASES.plural for one in snapshot.reviews if not one.allowed):
-        yield MISSING_PERMISSION
+    if any(not one.allowed for one in snapshot.reviews):
+        yield MISSING_PERMISSION  # without one of its kinds, a manager gives up the Lease
 
 
 def _token(snapshot: ClusterSnapshot, lease: Obj | None) -> str:
@@ -160,10 +198,11 @@ def _token(snapshot: ClusterSnapshot, lease: Obj | None) -> str:
     account = snapshot.find(SERVICE_ACCOUNTS.kind, SERVICE_ACCOUNT, snapshot.namespace)
     renewed = ((lease or {}).get("spec") or {}).get("renewTime")
     made = (account or {}).get("metadata", {}).get("creationTimestamp")
-    if not made or not outside(snapshot) or (renewed and parse_time(renewed) >= parse_time(made)):
+    if not made or not outside(snapshot):
         return ""
-    token = f"kubectl -n {snapshot.namespace} create token {SERVICE_ACCOUNT}"
-    return f"; it needs a token from after {made}: {token}"
+    if renewed and parse_time(renewed) > parse_time(made) + _CACHED:
+        return ""
+    return f"; it needs a token created after {made}: {new_token(snapshot)}"
 
 
 def leads(snapshot: ClusterSnapshot) -> bool:
@@ -172,8 +211,8 @@ def leads(snapshot: ClusterSnapshot) -> bool:
     Args:
         snapshot: the cluster.
     """
-    lease = lease_of(snapshot)
-    return lease is not None and _is_fresh(snapshot, lease)
+    lease, election = lease_of(snapshot), snapshot.configuration.leader_election
+    return lease is not None and is_held(lease, snapshot.now, election)
 
 
 def changes_hands(snapshot: ClusterSnapshot) -> bool:
@@ -183,27 +222,16 @@ def changes_hands(snapshot: ClusterSnapshot) -> bool:
         snapshot: the cluster.
     """
     elects, lease = snapshot.configuration.leader_election.leader_elect, lease_of(snapshot)
-    if lease is None or not elects or (lease.get("spec") or {}).get("holderIdentity"):
-        return False
-    return _age(snapshot, lease) <= TAKEOVER
+    return lease is not None and elects and is_released(lease, snapshot.now)
 
 
-def _seconds(lease: Obj) -> int:
-    return int((lease.get("spec") or {}).get("leaseDurationSeconds") or 0)
+def has_just_begun(snapshot: ClusterSnapshot) -> bool:
+    """Whether the leader leads so recently that it may still be reading, after an outage as well.
 
-
-def _is_fresh(snapshot: ClusterSnapshot, lease: Obj) -> bool:
-    spec = lease.get("spec") or {}
-    renewed = bool(spec.get("holderIdentity") and spec.get("renewTime"))
-    return renewed and _age(snapshot, lease) <= _seconds(lease)
-
-
-def _age(snapshot: ClusterSnapshot, lease: Obj) -> float:
-    """Seconds since the last renewal, by the clock of the API server if that is known."""
-    written = written_at(lease)
-    if written is None:
-        return snapshot.age((lease.get("spec") or {}).get("renewTime"))
-    return max(0.0, snapshot.now - written)
+    Args:
+        snapshot: the cluster.
+    """
+    return leads(snapshot) and _unchanged(snapshot) < BEGINNING
 
 
 @check("clock-skew", LEASES.kind)
@@ -211,7 +239,7 @@ def clock_skew(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """A leader whose clock differs from that of the API server."""
     lease = lease_of(snapshot)
     written = None if lease is None else written_at(lease)
-    if lease is None or written is None or not _is_fresh(snapshot, lease):
+    if lease is None or written is None or not leads(snapshot):
         return
     skew = parse_time(lease["spec"]["renewTime"]) - written
     if abs(skew) > SKEW:
@@ -231,7 +259,7 @@ def restart_needed(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Keys of the configuration file whose new values the manager uses only after a restart."""
     elects, lease = snapshot.configuration.leader_election.leader_elect, lease_of(snapshot)
     keys = "" if lease is None else annotations_of(lease).get(RESTART_NEEDED, "")
-    if lease is None or not keys or (elects and not _is_fresh(snapshot, lease)):
+    if lease is None or not keys or (elects and not leads(snapshot)):
         return
     who = f"{lease['spec']['holderIdentity']} leads" if elects else "the manager runs"
     problem = (
@@ -249,7 +277,7 @@ def another_leader(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     for lease in snapshot.all(LEASES.kind):
         meta = lease["metadata"]
         if meta["name"] == key.name and meta["namespace"] != key.namespace:
-            if not _is_fresh(snapshot, lease):
+            if not is_held(lease, snapshot.now, snapshot.configuration.leader_election):
                 continue
             holder = lease["spec"]["holderIdentity"]
             problem = f"{holder} leads with it: a second manager decides about this cluster"
@@ -305,10 +333,10 @@ def _unchanged(snapshot: ClusterSnapshot) -> float:
     lease = lease_of(snapshot)
     if lease is None or not (lease.get("spec") or {}).get("renewTime"):
         return RECENT
-    if _is_fresh(snapshot, lease):
+    if leads(snapshot):
         return snapshot.age(lease["spec"].get("acquireTime")) or RECENT
-    left_behind = _seconds(lease) if lease["spec"].get("holderIdentity") else 0
-    return _age(snapshot, lease) - left_behind
+    left_behind = lasts_for(lease) if lease["spec"].get("holderIdentity") else 0
+    return renewed_ago(lease, snapshot.now) - left_behind
 
 
 def _is_there(snapshot: ClusterSnapshot, event: Obj) -> bool:
@@ -355,35 +383,69 @@ def another_webhook(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     dead: dict[str, list[WebhookProbe]] = {}
     for call in snapshot.calls:
         dead.setdefault(call.webhook, []).append(call)
-    for kind, configuration in snapshot.webhook_configurations():
-        name = configuration["metadata"]["name"]
+    theirs = [
+        (kind, one)
+        for kind, one in snapshot.webhook_configurations()
+        if one["metadata"]["name"] not in OUR_CONFIGURATIONS
+    ]
+    told: list[Obj] = []
+    for kind, configuration in theirs:
+        stopping = [one for one in _webhooks(configuration) if _may_stop(one, dead)]
+        if not stopping or configuration in told:
+            continue
+        servers = {_server(one, dead[one["name"]]) for one in stopping} - {""}
+        silent: list[tuple[str, Obj, list[str]]] = []
+        for other_kind, other in theirs:
+            names = [
+                one["name"]
+                for one in _webhooks(other)
+                if (_may_stop(one, dead) and other is configuration)
+                or (address_of(one.get("clientConfig") or {}) in servers and stops_writes(one))
+            ]
+            if names:
+                silent.append((other_kind, other, names))
+                told.append(other)
+        names = [name for _, _, each in silent for name in each]
+        calls = [call for one in names for call in dead.get(one, ())]
+        stops = ", ".join(dict.fromkeys(call.what for call in calls if call.what != ADMISSION))
+        what = f"nobody can {stops}" if stops else "our objects cannot be written"
+        problem = f"it does not answer, so {what}: {calls[0].error}"
+        more = [name for name in names if name not in dead]
+        problem += f"; the same server has to answer for {', '.join(more)}" if more else ""
+        subject = subject_of(kind, configuration)
+        yield Finding(Severity.ERROR, subject, problem, removals(silent))
+    for kind, configuration in theirs:
         named = [
             one["name"]
-            for one in configuration.get("webhooks") or ()
-            if _may_stop(one, dead)
-            or any(KUEUE in (rule.get("apiGroups") or ()) for rule in one.get("rules") or ())
+            for one in _webhooks(configuration)
+            if any(KUEUE in (rule.get("apiGroups") or ()) for rule in one.get("rules") or ())
         ]
-        if not named or name in OUR_CONFIGURATIONS:
-            continue
-        subject = Subject(kind, name)
-        stopping = [one["name"] for one in configuration["webhooks"] if _may_stop(one, dead)]
-        calls = [call for one in stopping for call in dead[one]]
-        if calls:
-            stops = ", ".join(dict.fromkeys(call.what for call in calls if call.what != ADMISSION))
-            what = f"nobody can {stops}" if stops else "our objects cannot be written"
-            problem = f"it does not answer, so {what}: {calls[0].error}"
-            fix = removal(kind, configuration, stopping)
-            yield Finding(Severity.ERROR, subject, problem, fix)
-        else:
+        if named and configuration not in told:
             problem = f"{', '.join(named)} is called for our kinds, too"
-            fix = removal(kind, configuration, named)
-            yield Finding(Severity.HINT, subject, problem, fix)
+            fix = removals([(kind, configuration, named)])
+            yield Finding(Severity.HINT, subject_of(kind, configuration), problem, fix)
+
+
+def _webhooks(configuration: Obj) -> Sequence[Obj]:
+    return configuration.get("webhooks") or ()
+
+
+def _server(webhook: Obj, calls: Sequence[WebhookProbe]) -> str:
+    """Where a webhook leads, if nothing can be reached there; empty otherwise."""
+    unreached = any(_UNREACHED.search(call.error) for call in calls)
+    return address_of(webhook.get("clientConfig") or {}) if unreached else ""
 
 
 def _may_stop(webhook: Obj, dead: Mapping[str, object]) -> bool:
     """Whether it is one that did not answer, and whose silence refuses a write."""
     return webhook["name"] in dead and webhook.get("failurePolicy") != "Ignore"
 
+
+_UNREACHED: Final = re.compile(
+    'no endpoints|connection refused|service "[^"]*" not found|no such host|x509|timeout|'
+    "deadline exceeded|EOF"
+)
+"""What the API server says if it does not reach a server, whatever the path."""
 
 # ---- the manager's account: whether it exists, and may do everything that it has to --------------
 
@@ -398,24 +460,25 @@ def account(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         severity = Severity.HINT if runs else Severity.ERROR
         fix, address = install(snapshot), outside(snapshot)
         if address:
-            token = f"kubectl -n {snapshot.namespace} create token {SERVICE_ACCOUNT}"
-            fix += f"  # then a new token for the manager at {address}, if it uses one: {token}"
+            then = f"a new token for the manager at {address}, if it uses one"
+            fix += f"  # then {then}: {new_token(snapshot)}"
         yield Finding(severity, subject, problem, fix, (NAMESPACE_STUCK, MISSING_KIND))
 
 
 @check(MISSING_PERMISSION, PERMISSIONS)
 def denied(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Permissions that the installation grants but the API server denies, by resource."""
-    lost: dict[tuple[str, str], list[str]] = {}
+    lost: dict[tuple[str, str, str], list[str]] = {}
     for review in snapshot.reviews:
         if not review.allowed:
             resource = f"{review.resource}.{review.group}" if review.group else review.resource
-            verbs = lost.setdefault((resource, review.namespace), [])
+            verbs = lost.setdefault((resource, review.namespace, review.binding), [])
             if review.verb not in verbs:
                 verbs.append(review.verb)
     subject = Subject("ServiceAccount", SERVICE_ACCOUNT, snapshot.namespace)
     fix = install(snapshot)
-    for (resource, namespace), verbs in lost.items():
+    for (resource, namespace, binding), verbs in lost.items():
         where = f" in namespace {namespace}" if namespace else ""
-        problem = f"it may not {', '.join(verbs)} {resource}{where}"
+        problem = f"it may not {', '.join(verbs)} {resource}{where}: "
+        problem += f"{binding} has to grant it to {subject}"
         yield Finding(Severity.ERROR, subject, problem, fix, (MISSING_KIND, ACCOUNT))

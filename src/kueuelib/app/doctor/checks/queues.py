@@ -11,9 +11,13 @@ from kueuelib.api.kinds import ADMISSION_CHECKS as ADMISSION_CHECK
 from kueuelib.api.kinds import (
     API_SERVICES,
     CLUSTER_QUEUES,
+    JOBS,
     LOCAL_QUEUES,
     NAMESPACES,
+    NODES,
     RESOURCE_FLAVORS,
+    TOPOLOGIES,
+    WORKLOAD_PRIORITY_CLASSES,
 )
 from kueuelib.api.kinds import COHORTS as COHORT
 from kueuelib.api.meta import Obj, ObjectKey, key_of
@@ -26,6 +30,7 @@ from kueuelib.api.names import (
 )
 from kueuelib.api.phrases import duration, some
 from kueuelib.api.workload_state import has_quota, is_finished
+from kueuelib.app.doctor.checks.managers import has_just_begun
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import (
     NAMESPACE_STUCK,
@@ -38,7 +43,13 @@ from kueuelib.app.doctor.manager import (
 )
 from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, COHORTS, LABELS, ClusterSnapshot
 from kueuelib.app.explaining.gather import NEEDED
-from kueuelib.app.foreign_finalizers import OURS, foreign_finalizers, removal_of
+from kueuelib.app.foreign_finalizers import (
+    OURS,
+    forced_deletion_of,
+    foreign_finalizers,
+    recreation_of,
+    removal_of,
+)
 from kueuelib.checks.provisioning.check import CONTROLLER_NAME
 from kueuelib.jobs.pods.reading import PodStage, group_of, stage_of
 from kueuelib.scheduler.explain.obstacles import (
@@ -58,20 +69,30 @@ from kueuelib.workload.states import is_deleted
 
 PATIENCE = 60.0
 """Seconds that a deletion may take."""
-_KINDS = ("ClusterQueue", "ResourceFlavor", "AdmissionCheck", "Workload")
+_KINDS = ("ClusterQueue", "ResourceFlavor", "Topology", "AdmissionCheck", "Workload")
 
 
-def recreation(name: str) -> str:
-    """The command that creates a deleted ClusterQueue again once nothing uses it.
+def _recreation(snapshot: ClusterSnapshot, kind: str, obj: Obj) -> str:
+    """The command that creates a deleted object again; a deletion cannot be cancelled.
 
-    Args:
-        name: its name.
+    A ClusterQueue that still counts quota waits for its Workloads. A flavor, a topology or a check
+    is there again at once, because its users would have to be changed first.
     """
-    again = "kubectl replace --force --timeout=24h -f -"
-    return (
-        f"kubectl get clusterqueue {name} -o yaml | {again}  # creates it again once the Workloads "
-        "that hold its quota have ended; a deletion cannot be cancelled"
-    )
+    foreign = foreign_finalizers(obj)
+    waits = kind == CLUSTER_QUEUES.kind and users_of(snapshot, kind, obj["metadata"]["name"])
+    ended = () if waits or not _is_stuck(snapshot, obj) else OURS
+    fix = recreation_of(kind.lower(), obj, (*foreign, *ended))
+    notes = ["creates it again"]
+    if waits:
+        notes[0] += " once the Workloads that hold its quota have ended"
+    notes[0] += "; a deletion cannot be cancelled"
+    if kind in (RESOURCE_FLAVORS.kind, ADMISSION_CHECK.kind):
+        notes.append("if you meant to delete it, take it out of these ClusterQueues instead")
+    elif kind == TOPOLOGIES.kind:
+        notes.append("if you meant to delete it, delete these ResourceFlavors too")
+    elif foreign or ended:
+        notes.append("if you meant to delete it, run only kubectl patch")
+    return f"{fix}  # {'; '.join(notes)}"
 
 
 @check("finalizer-stuck", *(one.kind for one in NEEDED), before_migration=True)
@@ -90,11 +111,7 @@ def stuck(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             age = duration(snapshot.age(obj["metadata"]["deletionTimestamp"]))
             if users:
                 problem = f"it was deleted {age} ago and stays while in use by {some(users)}"
-                name = obj["metadata"]["name"]
-                fix = (
-                    f"kubectl get {kind.lower()} {name} -o yaml  # remove it from its ClusterQueues"
-                )
-                fix = recreation(name) if kind == "ClusterQueue" else fix
+                fix = _recreation(snapshot, kind, obj)
                 follows = ("queue-inactive",) if kind == "ClusterQueue" else ()
                 yield Finding(Severity.HINT, subject_of(kind, obj), problem, fix, follows)
             else:
@@ -104,7 +121,8 @@ def stuck(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 def _held_by_others(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Deleted objects that only other programs keep, and with them their namespaces."""
-    for kind in (*_KINDS, LOCAL_QUEUES.kind, COHORT.kind):
+    others_of = (LOCAL_QUEUES, COHORT, WORKLOAD_PRIORITY_CLASSES, JOBS)
+    for kind in (*_KINDS, *(one.kind for one in others_of)):
         if is_ending(snapshot, kind):
             continue  # see what keeps the kind
         for obj in snapshot.all(kind):
@@ -117,7 +135,40 @@ def _held_by_others(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 problem = f"it was deleted {duration(age)} ago, and {kept}"
                 fix = removal_of(kind.lower(), obj, others)
                 fix += "  # or let that program remove its finalizer"
-                yield Finding(Severity.WARNING, subject_of(kind, obj), problem, fix)
+                held = snapshot.workload_of(obj) if kind == JOBS.kind else None
+                if held is not None and has_quota(held) and not is_finished(held):
+                    name = held["metadata"]["name"]
+                    problem += f"; its Workload {name} holds quota while its pods run"
+                follows: tuple[str, ...] = ()
+                needed = _needed_by(snapshot, kind, obj)
+                if needed or kind == CLUSTER_QUEUES.kind:
+                    problem += f"; it is in use by {some(needed)}" if needed else ""
+                    fix = _recreation(snapshot, kind, obj)
+                    follows = ("queue-inactive",) if kind == CLUSTER_QUEUES.kind else ()
+                yield Finding(Severity.WARNING, subject_of(kind, obj), problem, fix, follows)
+
+
+def _needed_by(snapshot: ClusterSnapshot, kind: str, obj: Obj) -> Sequence[str]:
+    """What would miss a deleted object, as kind and name; nothing does in a deleted namespace."""
+    world, key = snapshot.world, key_of(obj)
+    if _is_in_deletion(snapshot, obj):
+        return ()
+    if kind == LOCAL_QUEUES.kind:
+        queue = world.local_queues.get(key)
+        inside = [one for one in world.workloads.values() if world.local_queue_of(one) is queue]
+        return [f"Workload {one.key}" for one in inside if queue and not is_finished(one)]
+    if kind == WORKLOAD_PRIORITY_CLASSES.kind:
+        refs = [(each, one.spec.priority_class_ref) for each, one in world.workloads.items()]
+        return [f"Workload {each}" for each, ref in refs if ref and ref.name == key.name]
+    if kind == COHORT.kind:
+        queues, _ = world.below(key.name)
+        return [f"ClusterQueue {name}" for name in sorted(queues)]
+    named = [
+        f"LocalQueue {each}"
+        for each, one in sorted(world.local_queues.items())
+        if kind == CLUSTER_QUEUES.kind and one.spec.cluster_queue == key.name
+    ]
+    return [*users_of(snapshot, kind, key.name), *named]
 
 
 @check(NAMESPACE_STUCK, NAMESPACES.kind, API_SERVICES.kind)
@@ -171,6 +222,7 @@ def stuck_pods(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     A manager keeps the finalizer on purpose of a pod that has succeeded until its group is
     finished, and while other pods of the group are still ending.
     """
+    yield from _lost_with_nodes(snapshot)
     told: set[ObjectKey] = set()
     ending = {_group_key(pod) for pod in snapshot.all("Pod") if stage_of(pod) is PodStage.LEAVING}
     for pod in snapshot.all("Pod"):
@@ -187,6 +239,24 @@ def stuck_pods(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         elif stage is PodStage.FAILED and key_of(group) not in told:
             told.add(key_of(group))
             yield _awaiting(snapshot, pod, group, age)
+
+
+def _lost_with_nodes(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """Pods that should have ended a while ago, on nodes that say nothing, and that hold quota."""
+    for pod in () if snapshot.why_unseen(NODES.kind) else snapshot.all("Pod"):
+        age, workload = snapshot.age(pod["metadata"].get("deletionTimestamp")), None
+        if stage_of(pod) is PodStage.LEAVING and age > PATIENCE:
+            workload = snapshot.workload_of(pod)
+        node = snapshot.find(NODES.kind, pod["spec"].get("nodeName") or "")
+        silent = node is None or condition(node, "Ready").get("status") == "Unknown"
+        if workload is None or not has_quota(workload) or is_finished(workload) or not silent:
+            continue
+        place, name = pod["spec"]["nodeName"], workload["metadata"]["name"]
+        state = "does not exist" if node is None else "does not answer"
+        problem = f"it should have ended {duration(age)} ago, but its node {place} {state}; its "
+        problem += f"Workload {name} holds quota until then"
+        fix = f"{forced_deletion_of(pod)}  # if its node is really down"
+        yield Finding(Severity.WARNING, subject_of("Pod", pod), problem, fix)
 
 
 def _group_key(pod: Obj) -> ObjectKey:
@@ -220,7 +290,10 @@ def _kept(snapshot: ClusterSnapshot, kind: str, obj: Obj, problem: str) -> Findi
     """An object whose finalizer a running manager would remove, unless that is refused."""
     refused = (REFUSED,) if kind == "Workload" and snapshot.refusal(obj) else ()
     follows = (*refused, *no_manager(snapshot), TERMINATING)
-    return Finding(Severity.ERROR, subject_of(kind, obj), problem, _release(kind, obj), follows)
+    fix = _release(kind, obj)
+    if kind == CLUSTER_QUEUES.kind and not is_ending(snapshot, kind):
+        fix = _recreation(snapshot, kind, obj)
+    return Finding(Severity.ERROR, subject_of(kind, obj), problem, fix, follows)
 
 
 def _is_stuck(snapshot: ClusterSnapshot, obj: Obj, grace: float = 0.0) -> bool:
@@ -247,6 +320,12 @@ def users_of(snapshot: ClusterSnapshot, kind: str, name: str) -> Sequence[str]:
             f"Workload {key}"
             for key, one in sorted(world.workloads.items())
             if has_quota(one) and world.home_of(one) == name
+        ]
+    if kind == TOPOLOGIES.kind:
+        flavors = snapshot.all(RESOURCE_FLAVORS.kind)  # `world` has none with it without its nodes
+        using = [one for one in flavors if (one.get("spec") or {}).get("topologyName") == name]
+        return [
+            f"ResourceFlavor {each}" for each in sorted(one["metadata"]["name"] for one in using)
         ]
     specs = [(each, queue_spec(queue)) for each, queue in sorted(world.cluster_queues.items())]
     if kind == "ResourceFlavor":
@@ -298,7 +377,9 @@ def inactive(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             waiting = snapshot.world.lines().get(name, ())
             severity = Severity.ERROR if waiting else Severity.HINT
             problem += f"; these Workloads wait in it: {some(waiting)}" if waiting else ""
-            fix, follows = recreation(name), gone(snapshot, CLUSTER_QUEUES)
+            obj = snapshot.find(CLUSTER_QUEUES.kind, name) or {}
+            fix = _recreation(snapshot, CLUSTER_QUEUES.kind, obj)
+            follows = gone(snapshot, CLUSTER_QUEUES)
         elif absent:
             kinds = {one.subject.partition(" ")[0] for one in absent}
             if kinds == {RESOURCE_FLAVORS.kind} and not silent:
@@ -355,10 +436,12 @@ def topology(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 @check("queue-status", "ClusterQueue", "ResourceFlavor", ADMISSION_CHECKS, COHORTS, momentary=True)
 def status(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """ClusterQueues whose status contradicts their objects."""
+    if has_just_begun(snapshot):
+        return
     for queue in snapshot.all("ClusterQueue"):
         name = queue["metadata"]["name"]
-        if name not in snapshot.world.cluster_queues:
-            continue
+        if name not in snapshot.world.cluster_queues or is_deleted(queue):
+            continue  # its last status may stay; see queue-inactive
         state = snapshot.engine.activity(name)
         said = condition(queue, ACTIVE)
         if said.get("status") != ("True" if state.active else "False"):
@@ -441,6 +524,8 @@ def queue_names(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         problem = told.problem
         if kind == "LocalQueue":
             problem += f", and these Workloads name it: {some(names)}"
+            homes = snapshot.homes_of(ObjectKey(namespace, name))
+            problem += f"; it led to ClusterQueue {some(homes)}" if homes else ""
         fix = f"kubectl -n {namespace} get workloads  # {told.fix}"
         follows = gone(snapshot, LOCAL_QUEUES)
         yield Finding(Severity.ERROR, Subject(kind, name, namespace), problem, fix, follows)

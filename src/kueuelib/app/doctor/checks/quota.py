@@ -7,7 +7,7 @@ from functools import cached_property
 
 import attrs
 
-from kueuelib.api.kinds import CLUSTER_QUEUES, LOCAL_QUEUES
+from kueuelib.api.kinds import CLUSTER_QUEUES, LOCAL_QUEUES, PODS
 from kueuelib.api.kueue import (
     MAY_STOP_SEARCH,
     NEVER,
@@ -16,14 +16,17 @@ from kueuelib.api.kueue import (
     ResourceFlavor,
     Workload,
 )
-from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.api.meta import Obj, ObjectKey, annotations_of, find_condition, key_of, labels_of
+from kueuelib.api.names import POD_SET_LABEL, WORKLOAD_ANNOTATION
 from kueuelib.api.nodes import allocatable, is_of_flavor, is_usable
 from kueuelib.api.phrases import some
 from kueuelib.api.quantity import Quantity, amount_of, format_amount
 from kueuelib.api.workload_state import has_quota
+from kueuelib.app.doctor.checks.managers import has_just_begun
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import gone, look, no_manager
-from kueuelib.app.doctor.snapshot import COHORTS, ClusterSnapshot
+from kueuelib.app.doctor.snapshot import COHORTS, STARTED, ClusterSnapshot
+from kueuelib.app.doctor.starts import PATIENCE
 from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, Place, World
 from kueuelib.scheduler.pending.workload_info import charge
 from kueuelib.scheduler.quota.amounts import FlavorResource, total_of
@@ -90,25 +93,57 @@ def _allocatable(nodes: tuple[Obj, ...]) -> dict[str, int]:
 
 @check("quota-promised", *QUOTA, NODE)
 def promised(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Flavors whose quota is more than their nodes have: admitted pods stay Pending."""
+    """Flavors whose quota is more than their nodes have: an error if admitted pods stay Pending."""
     capacity = _FlavorCapacity(snapshot)
     for name, flavor in sorted(capacity.offered.items()):
         nodes = capacity.nodes_of(flavor)
         there = _allocatable(nodes)
-        lacks = [
-            f"{format_amount(resource, amount)} of {resource}, and its nodes have "
+        lacks = {
+            resource: f"{format_amount(resource, amount)} of {resource}, and its nodes have "
             f"{format_amount(resource, there.get(resource, 0))}"
             for (each, resource), amount in sorted(capacity.promised.items())
             if each == name and amount > there.get(resource, 0)
-        ]
+        }
         if lacks:
             unusable = sum(1 for one in snapshot.all(NODE) if not is_usable(one))
             out = f", {unusable} cordoned or not ready" if unusable else ""
-            problem = f"quota promises {'; '.join(lacks)} (nodes: {len(nodes)} usable{out})"
+            amounts = "; ".join(lacks.values())
+            problem = f"quota promises {amounts} (nodes: {len(nodes)} usable{out})"
             selector = ",".join(f"{key}={value}" for key, value in flavor.spec.node_labels.items())
             labels = f" -l {selector}" if selector else ""
             fix = f"kubectl get nodes{labels}  # add nodes, or lower nominalQuota"
-            yield Finding(Severity.WARNING, Subject("ResourceFlavor", name), problem, fix)
+            pending = [*_pending(snapshot, name, lacks, nodes)]
+            severity = Severity.ERROR if pending else Severity.WARNING
+            problem += f"; these pods cannot start: {some(pending)}" if pending else ""
+            yield Finding(severity, Subject("ResourceFlavor", name), problem, fix)
+
+
+def _pending(
+    snapshot: ClusterSnapshot, flavor: str, lacks: Collection[str], nodes: Collection[Obj]
+) -> Iterator[ObjectKey]:
+    """The pods of a flavor that have found no node for a minute, because it lacks a resource.
+
+    Args:
+        snapshot: the cluster.
+        flavor: its name.
+        lacks: the resources of which its nodes have less than quota promises.
+        nodes: its usable nodes.
+    """
+    for pod in (*snapshot.all(PODS.kind), *snapshot.all(STARTED)):
+        status, meta = pod.get("status") or {}, pod["metadata"]
+        tried = find_condition(status.get("conditions"), "PodScheduled")
+        late = snapshot.age(tried.get("lastTransitionTime")) > PATIENCE
+        if tried.get("reason") != "Unschedulable" or not late:
+            continue
+        key = ObjectKey(meta["namespace"], annotations_of(pod).get(WORKLOAD_ANNOTATION, ""))
+        workload, named = snapshot.world.workloads.get(key), labels_of(pod).get(POD_SET_LABEL)
+        admission = None if workload is None else workload.status.admission
+        for one in () if admission is None else admission.pod_set_assignments:
+            short = [each for each in lacks if one.flavors.get(each) == flavor]
+            said = tried.get("message") or ""
+            blamed = [each for each in short if not nodes or f"Insufficient {each}" in said]
+            if one.name == named and blamed:
+                yield key_of(pod)
 
 
 @check("capacity-unused", *QUOTA, NODE)
@@ -266,6 +301,8 @@ def _owns(world: World, queue: ClusterQueue) -> bool:
 @check("assumption-orphaned", "ClusterQueue", "ResourceFlavor", "Workload", momentary=True)
 def orphaned(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """ClusterQueues whose status counts Workloads and quota that do not exist."""
+    if has_just_begun(snapshot):
+        return
     for queue in snapshot.all("ClusterQueue"):
         name = queue["metadata"]["name"]
         counts = snapshot.engine.cluster_queue_status(name)
@@ -331,7 +368,8 @@ def lost(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     for local, keys in by_local.items():
         problem = (
             f"it does not exist, and Workloads that name it hold quota: {some(keys)}; if they are "
-            "evicted, they cannot be queued again"
+            f"evicted, they cannot be queued again; it led to ClusterQueue "
+            f"{some(snapshot.homes_of(local))}"
         )
         fix = f"kubectl get -n {local.namespace} localqueues  # create {local.name} again"
         subject = Subject("LocalQueue", local.name, local.namespace)

@@ -6,27 +6,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
+
 from kueuelib.api.kinds import EVENTS, LEASES, SECRETS
 from kueuelib.api.meta import Obj
+from kueuelib.api.phrases import some
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
-from kueuelib.app.doctor.manager import (
-    ANOTHER_WEBHOOK,
-    MISSING_PERMISSION,
-    NAMESPACE_STUCK,
-    REFUSED,
-)
+from kueuelib.app.doctor.manager import NAMESPACE_STUCK, REFUSED, STATUS_LOST, explanations
 from kueuelib.app.doctor.snapshot import ClusterSnapshot
-from kueuelib.app.refused_writes import problem_of
-from kueuelib.app.refusers import ago, remedy
+from kueuelib.app.refused_writes import PODS_REFUSED, problem_of
+from kueuelib.app.refusers import ago, is_refusal, lacks_permission, remedy
 
 
 @check(REFUSED, EVENTS.kind, "Workload")
 def refused(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """The manager's Lease and Secret, if a dry run of a write is refused; Jobs and Workloads for
-    which something is not written, as Events of the last minutes say.
+    which something is not written, as Events of the last minutes say: those with the same cause
+    together.
     """
     yield from _of_manager(snapshot)
     seen: set[str] = set()
+    alike: dict[str, list[Finding]] = {}
     for kind in ("Job", "Pod", "Workload"):
         for obj in snapshot.all(kind):
             workload = obj if kind == "Workload" else snapshot.workload_of(obj)
@@ -35,7 +35,12 @@ def refused(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             event = snapshot.refusal(workload, None if kind == "Workload" else obj)
             if event is not None and event["metadata"]["uid"] not in seen:
                 seen.add(event["metadata"]["uid"])
-                yield _finding(snapshot, event)
+                finding = _finding(snapshot, event)
+                alike.setdefault(finding.fix, []).append(finding)
+    for first, *others in alike.values():
+        subjects = some([one.subject for one in others])
+        more = f"; the same for {len(others)} others: {subjects}" if others else ""
+        yield attrs.evolve(first, problem=f"{first.problem}{more}")
 
 
 def _of_manager(snapshot: ClusterSnapshot) -> Iterator[Finding]:
@@ -62,6 +67,10 @@ def _finding(snapshot: ClusterSnapshot, event: Obj) -> Finding:
     subject = Subject(about["kind"], about["name"], namespace)
     fix = remedy(message, snapshot.webhook_configurations(), namespace)
     fix = fix or f"kubectl -n {namespace} describe {about['kind'].lower()} {about['name']}"
-    follows = (MISSING_PERMISSION, ANOTHER_WEBHOOK)
+    follows = explanations(snapshot, message)
+    if event["reason"] == PODS_REFUSED and lacks_permission(message):
+        follows = ()  # the Job controller lacks it
+    if not is_refusal(message):
+        follows = (STATUS_LOST,)
     problem = f"{problem_of(event)} ({ago(event, snapshot.now)})"
     return Finding(Severity.ERROR, subject, problem, fix, follows)

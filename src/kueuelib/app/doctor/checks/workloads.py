@@ -5,19 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from kueuelib.api.meta import ObjectKey, find
+from kueuelib.api.batch import has_ended
+from kueuelib.api.meta import ObjectKey, find, key_of
 from kueuelib.api.missing_features import sentence
 from kueuelib.api.names import FINISHED, QUOTA_RESERVED, REASON_FAILED_TO_START, REASON_OUT_OF_SYNC
-from kueuelib.api.phrases import counted, duration
+from kueuelib.api.phrases import counted, duration, some
 from kueuelib.api.workload_state import has_quota, is_finished
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
-from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, REFUSED, look, no_manager
+from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, REFUSED, STATUS_LOST, look, no_manager
 from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, FACTS, LABELS, ClusterSnapshot
 from kueuelib.app.explaining.gather import NEEDED
 from kueuelib.scheduler.explain.awaited import Awaited, awaited_checks
+from kueuelib.scheduler.explain.obstacles import correction
 from kueuelib.scheduler.explain.own_changes import job_of
 from kueuelib.scheduler.explain.trial import TrialResult
-from kueuelib.scheduler.object_reasons import FeaturesMissing
+from kueuelib.scheduler.object_reasons import (
+    FeaturesMissing,
+    GivenValue,
+    InvalidResources,
+    LimitRangeViolated,
+    ResourceProblem,
+)
 from kueuelib.scheduler.pending.workload_info import asked_by
 from kueuelib.scheduler.reasons import (
     EXCEEDS_MAX_QUOTA,
@@ -103,7 +111,7 @@ def fits(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     for key, outcome in sorted(snapshot.outcomes.items()):
         if outcome.verdict is TrialResult.ADMITTED:
             problem = "nothing stands in its way, and no manager admits it"
-            follows = (*no_manager(snapshot), ANOTHER_WEBHOOK)
+            follows = (*no_manager(snapshot), ANOTHER_WEBHOOK, STATUS_LOST)
             raw = snapshot.find("Workload", key.name, key.namespace)
             if raw is not None and snapshot.refusal(raw) is not None:
                 follows = (*follows, REFUSED)
@@ -112,17 +120,41 @@ def fits(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 @check("never-fits", FACTS, LABELS)
 def never_fits(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Workloads for which no flavor matches, or that ask for more than there ever is."""
+    """Workloads for which no flavor matches, or that ask for more than there ever is, and those
+    whose pods cannot be created with their requests and limits: by what is wrong with these.
+    """
+    alike: dict[tuple[str, ResourceProblem | GivenValue], list[ObjectKey]] = {}
+    told: dict[ObjectKey, ResourceProblem] = {}
     for key, outcome in sorted(snapshot.outcomes.items()):
         reason = outcome.reason
         if outcome.verdict is not TrialResult.WAITS or reason is None:
             continue
         if isinstance(reason, FeaturesMissing):
             continue  # feature-missing says so
+        if isinstance(reason, InvalidResources | LimitRangeViolated):
+            first = told[key] = reason.items[0]
+            cause = first.values[0] if first.values else first
+            alike.setdefault((key.namespace, cause), []).append(key)
         if condition_reason(reason) in _NEVER:
             problem = f"it cannot be admitted as it is: {shorten(render(reason))}"
             fix = f"kueuelib explain workload/{key.name} -n {key.namespace}"
             yield Finding(Severity.ERROR, _subject(key), problem, fix)
+    for (namespace, cause), keys in alike.items():
+        wrong = told[keys[0]]
+        subject, show = _subject(keys[0]), f"get {_job(snapshot, keys[0])} -o yaml"
+        if isinstance(cause, GivenValue):
+            subject = Subject(cause.kind, cause.key.name, namespace)
+            show = f"edit {cause.kind.lower()} {cause.key.name}"
+        problem = f"no pods can be created for these Workloads: {some(keys)}: {wrong}"
+        fix = f"kubectl -n {namespace} {show}  # {correction(wrong)}"
+        yield Finding(Severity.ERROR, subject, problem, fix)
+
+
+def _job(snapshot: ClusterSnapshot, key: ObjectKey) -> str:
+    """The job of a Workload as an argument of kubectl, or the Workload if it has none."""
+    job = job_of(snapshot.world.workloads[key])
+    kind, _, name = job.partition(f" {key.namespace}/")
+    return f"{kind.lower()} {name}" if name else f"workload {key.name}"
 
 
 @check("feature-missing", "Workload", before_migration=True)
@@ -135,7 +167,7 @@ def missing(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         if is_finished(workload):
             continue
         askers = running if has_quota(workload) else waiting
-        asked = asked_by(workload, world.settings.resources)
+        asked = asked_by(workload, world.settings.resources, places_pods=world.settings.places_pods)
         for feature in dict.fromkeys(one.feature for one in asked):
             text = sentence(one for one in asked if one.feature == feature)
             askers.setdefault(feature, []).append((key, text))
@@ -152,16 +184,38 @@ def _asking(
         yield Finding(severity, _subject(key), f"{state}: {text}{more}", fix)
 
 
-@check("never-ran", "Workload")
+SETTLED = 60.0
+"""Seconds in which a Job may end after its Workload."""
+
+
+@check("never-ran", "Workload", "Job")
 def never_ran(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Workloads that ended before their job started; the job stays suspended."""
+    for job in snapshot.all("Job"):
+        ended = snapshot.workload_of(job)
+        finished = {} if ended is None else condition(ended, FINISHED)
+        if (
+            ended is None
+            or finished.get("status") != "True"
+            or finished.get("reason") in _NOT_RUN
+            or not job["spec"].get("suspend")
+            or has_ended(job)
+            or snapshot.age(finished.get("lastTransitionTime", "")) < SETTLED
+        ):
+            continue
+        key = key_of(ended)
+        problem = (
+            f"it is finished ({finished.get('reason')}), and Job {key_of(job)} is suspended and "
+            "has not ended; an older state of the cluster may have been restored"
+        )
+        fix = f"kubectl -n {key.namespace} delete workload {key.name}  # its Job is queued again"
+        yield Finding(Severity.ERROR, _subject(key), problem, fix)
     for key, workload in sorted(snapshot.cluster.world.workloads.items()):
         end = find(workload.status.conditions, FINISHED)
         if end is None or not end.is_true or end.reason not in _NOT_RUN:
             continue
         problem = f"it ended without having run: {end.reason}: {end.message}"
-        kind, _, name = job_of(workload).partition(f" {key.namespace}/")
-        what = f"{kind.lower()} {name}" if name else f"workload {key.name}"
+        what = _job(snapshot, key)
         fix = f"kubectl -n {key.namespace} delete {what}  # correct it, and submit it again"
         yield Finding(Severity.ERROR, _subject(key), problem, fix)
 

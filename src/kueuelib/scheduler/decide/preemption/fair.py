@@ -12,6 +12,7 @@ Every step takes a candidate or refuses it for good, so a search terminates.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from kueuelib.scheduler.decide.preemption.guard import Guard
@@ -22,12 +23,15 @@ from kueuelib.scheduler.decide.preemption.victims import (
     SearchResult,
     Victim,
     allowed,
+    first_user,
+    is_borrower,
 )
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource, available, borrows
 from kueuelib.scheduler.quota.holders import Ranked, rank_of
 from kueuelib.scheduler.quota.node import Bracket, QuotaNode, Share, borrowed, share_of, weigh
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharing
+from kueuelib.scheduler.topology.pod_sets import Member, has_places
 
 Strategy = Callable[[Share, Share, Share], bool]
 """Whether a victim of another ClusterQueue may be taken, given the share of the preemptor's side,
@@ -48,6 +52,7 @@ def find_fairly(
     contested: frozenset[FlavorResource],
     needed: Amounts,
     fair_sharing: FairSharing,
+    members: tuple[Member, ...] = (),
 ) -> SearchResult:
     """The workloads that have to leave so that the preemptor fits, fairly.
 
@@ -57,12 +62,13 @@ def find_fairly(
         contested: the pairs that are short; only users of one of them can be victims.
         needed: the request that has to fit in the end, all amounts positive.
         fair_sharing: the strategies.
+        members: the pod sets of the preemptor that need places.
 
     Raises:
         KeyError: there is no strategy of that name.
     """
     mark = snapshot.mark()
-    search = _FairSearch(snapshot, preemptor, contested, needed)
+    search = _FairSearch(snapshot, preemptor, contested, needed, members)
     first, *second = (STRATEGIES[name] for name in fair_sharing.strategies)
     fits = search.first(first) or (bool(second) and search.second(second[0]))
     if fits:
@@ -89,40 +95,67 @@ class _FairSearch:
         preemptor: Preemptor,
         contested: frozenset[FlavorResource],
         needed: Amounts,
+        members: tuple[Member, ...],
     ) -> None:
         self._snapshot = snapshot
         self._held = snapshot.held
         self._needed = needed
+        self._members = members
         self._own = snapshot.nodes[preemptor.queue.spec.name]
         self._own_path = self._own.path
         self._guard = preemptor.guard
         self._refused: dict[str, list[Ranked]] = {}
         self.taken: list[Victim] = []
         self.spared = 0
+        self._candidates = partial(_candidates, snapshot, preemptor, contested)
         policy = preemptor.queue.spec.preemption
-        sources = [(preemptor.queue, policy.within_cluster_queue)]
-        sources += [
-            (queue, policy.reclaim_within_cohort)
-            for queue in self._held.borrowers(preemptor.queue, contested)
-        ]
-        self._pools = {
-            queue.spec.name: _Pool(
-                snapshot.nodes[queue.spec.name],
-                _candidates(snapshot, preemptor, contested, queue, rule),
-                self._guard,
-            )
-            for queue, rule in sources
-        }
+        self._policy = policy.reclaim_within_cohort
+        own = self._candidates(preemptor.queue, policy.within_cluster_queue)
+        self._pools = {self._own.name: _Pool(self._own, own, self._guard)}
+        self._borrowers = self._ranked_borrowers(preemptor.queue, contested)
+        if self._guard is not None:  # it is asked about a candidate of each
+            for queue in self._held.borrowers(preemptor.queue, contested):
+                self._pool(snapshot.nodes[queue.spec.name])
         snapshot.add(preemptor.queue, needed)
         self._is_owner = not any(
             borrows(self._own, pair, snapshot.used[pair]) for pair in contested
         )
 
+    def _pool(self, leaf: QuotaNode) -> _Pool:
+        """The candidates of a ClusterQueue."""
+        pool = self._pools.get(leaf.name)
+        if pool is None:
+            queue = self._snapshot.queue(leaf.name)
+            assert queue is not None, "it is in the tree"
+            pool = self._pools[leaf.name] = _Pool(
+                leaf, self._candidates(queue, self._policy), self._guard
+            )
+        return pool
+
+    def _ranked_borrowers(
+        self, queue: FrozenQueue, contested: frozenset[FlavorResource]
+    ) -> Bracket:
+        """The ClusterQueues that borrow, in the order in which they give back to any preemptor."""
+        snapshot = self._snapshot
+
+        def rank(node: QuotaNode, leaf: QuotaNode) -> Any:
+            more = borrowed(node, snapshot.used)
+            if not more or not borrowed(node, snapshot.held.used):
+                return None
+            if not node.is_queue:
+                return _rank(node, more)
+            first = first_user(snapshot, leaf, contested)
+            if first is None or not is_borrower(snapshot, node, contested):
+                return None
+            return _rank(node, more, first)
+
+        return snapshot.bracket(queue, contested, "by share", rank)
+
     # --- strategies
 
     def first(self, allows: Strategy) -> bool:
         """Takes victims by the first strategy; returns whether the preemptor then fits."""
-        bracket = Bracket((pool.node for pool in self._pools.values()), self._rank)
+        bracket = self._bracket()
         while (leaf := bracket.best) is not None:
             pool = self._pools[leaf.name]
             if pool.first is None:  # the policy refuses the rest, after those that were chosen
@@ -138,6 +171,11 @@ class _FairSearch:
                 return True
             bracket.touch(leaf)
         return False
+
+    def _bracket(self) -> Bracket:
+        if self._guard is None:
+            return Bracket((self._own,), self._rank, self._borrowers)
+        return Bracket((pool.node for pool in self._pools.values()), self._rank)
 
     def second(self, allows: Strategy) -> bool:
         """Takes at most one more victim of each ClusterQueue by the second strategy, among those
@@ -206,19 +244,17 @@ class _FairSearch:
         back to each other. Among equal shares, cohorts come first, then the node with the first
         candidate.
         """
-        first = self._pools[leaf.name].first
+        first = self._pool(leaf).first
         more = borrowed(node, self._snapshot.used)
         if first is None or not (node in self._own_path or (more and self._borrows(node))):
             return None
-        share = weigh(node, more)
         if not node.is_queue:
-            return not share.weightless, -share.value, False
-        rank, holder = first
+            return _rank(node, more)
         wanted: tuple[float, ...] = ()
         if self._guard is not None:  # whose candidates are ranked as it wants them
-            rank, wanted = rank_of(holder), self._guard.order(holder)
-        own = node is self._own
-        return not share.weightless, -share.value, True, not holder.evicted, own, wanted, rank
+            first = rank_of(first[1]), first[1]
+            wanted = self._guard.order(first[1])
+        return _rank(node, more, first, wanted, own=node is self._own)
 
     def _borrows(self, node: QuotaNode) -> bool:
         """Whether a node that uses more than its part owns does so without promised room."""
@@ -240,7 +276,9 @@ class _FairSearch:
         """Whether the preemptor fits: its request is already charged, so no quota may be
         overdrawn.
         """
-        return not self.lacks()
+        if self.lacks():
+            return False
+        return not self._members or has_places(self._snapshot.leaves, self._members)
 
     def lacks(self) -> dict[FlavorResource, int]:
         """How much of every pair is still missing."""
@@ -260,6 +298,23 @@ class _FairSearch:
                 snapshot.remove(queue, victim.holder.usage)
                 kept.append(victim)
         return tuple(reversed(kept))
+
+
+def _rank(
+    node: QuotaNode,
+    more: dict[FlavorResource, int],
+    first: Ranked | None = None,
+    wanted: tuple[float, ...] = (),
+    *,
+    own: bool = False,
+) -> Any:
+    """The rank of a node that borrows this, smaller first; a ClusterQueue has a candidate."""
+    share = weigh(node, more)
+    by_share = not share.weightless, -share.value, first is not None
+    if first is None:
+        return by_share
+    rank, holder = first
+    return *by_share, not holder.evicted, own, wanted, rank
 
 
 def _candidates(

@@ -30,11 +30,13 @@ from kueuelib.scheduler.quota.amounts import (
     add,
     add_along,
     available_along,
+    leaves_of,
     level,
 )
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.node import QuotaNode
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot, Usage
+from kueuelib.scheduler.topology.pod_sets import Member, has_places
 from kueuelib.scheduler.values import value
 
 # ---- the missing quota while a search for victims removes workloads ------------------------------
@@ -51,6 +53,7 @@ class Room:
         needed: the request, all amounts positive.
         contested: the pairs that decide whether others borrow.
         borrow: whether the preemptor may end above its nominal quota.
+        members: the pod sets of the preemptor that need places.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Room:
         contested: frozenset[FlavorResource],
         *,
         borrow: bool,
+        members: tuple[Member, ...] = (),
     ) -> None:
         own = snapshot.nodes[queue.spec.name]
         self._snapshot = snapshot
@@ -75,11 +79,15 @@ class Room:
             self._columns.append(held)
         self._contested = [(pair, held[pair]) for pair in contested]
         self._ways: dict[str, list[list[tuple[QuotaStep, Usage]]]] = {}
+        self._members = members
+        self._leaves = snapshot.leaves.fork() if members else snapshot.leaves
 
     @property
     def enough(self) -> bool:
         """Whether everything fits now."""
-        return all(need.lack <= 0 for need in self._needed.values())
+        if not all(need.lack <= 0 for need in self._needed.values()):
+            return False
+        return not self._members or has_places(self._leaves, self._members)
 
     def lacks(self) -> dict[FlavorResource, int]:
         """How much of every pair is still missing."""
@@ -123,6 +131,8 @@ class Room:
 
     def _move(self, holder: Holder, queue: FrozenQueue, sign: int) -> None:
         node, charged = self._snapshot.nodes[queue.spec.name], holder.usage
+        if self._members:
+            self._leaves.take(leaves_of(charged), sign)
         for columns in self._columns:
             for pair, used in columns.items():
                 if pair in charged:
@@ -163,6 +173,7 @@ def find_victims(
     preemptor: Preemptor,
     contested: frozenset[FlavorResource],
     needed: Amounts,
+    members: tuple[Member, ...] = (),
 ) -> SearchResult:
     """The workloads that have to leave so that the preemptor fits.
 
@@ -171,15 +182,16 @@ def find_victims(
         preemptor: the workload that needs quota.
         contested: the pairs that are short; only users of one of them can be victims.
         needed: the request that has to fit in the end; amounts of zero are ignored.
+        members: its pod sets that need places in the end.
     """
     if preemptor.guard is None:
-        return _find(snapshot, preemptor, contested, needed)
+        return _find(snapshot, preemptor, contested, needed, members)
     mark = snapshot.mark()
     try:
-        return _find(snapshot, preemptor, contested, needed)
+        return _find(snapshot, preemptor, contested, needed, members)
     except PolicyError:  # the guard has noted it, and does not ask the policy again
         snapshot.undo(mark)
-        return _find(snapshot, preemptor, contested, needed)
+        return _find(snapshot, preemptor, contested, needed, members)
 
 
 def find_once(
@@ -187,16 +199,17 @@ def find_once(
     preemptor: Preemptor,
     contested: frozenset[FlavorResource],
     needed: Amounts,
+    members: tuple[Member, ...] = (),
 ) -> SearchResult:
     """The same, remembered by the preemptor, while nothing else changes the state.
 
     A search is repeated if the whole request equals one made while flavors were chosen.
     """
     guard = preemptor.guard
-    key = (contested, frozenset(needed.items()), guard is not None and guard.broken)
+    key = (contested, frozenset(needed.items()), guard is not None and guard.broken, members)
     result = preemptor.results.get(key)
     if result is None:
-        result = find_victims(snapshot, preemptor, contested, needed)
+        result = find_victims(snapshot, preemptor, contested, needed, members)
         preemptor.results[key] = result
     return result
 
@@ -206,19 +219,21 @@ def _find(
     preemptor: Preemptor,
     contested: frozenset[FlavorResource],
     needed: Amounts,
+    members: tuple[Member, ...],
 ) -> SearchResult:
     needed = {pair: amount for pair, amount in needed.items() if amount > 0}
     guard = preemptor.guard
     if guard is not None:
         guard.begin()
     if preemptor.fair_sharing is not None:
-        return find_fairly(snapshot, preemptor, contested, needed, preemptor.fair_sharing)
+        sharing = preemptor.fair_sharing
+        return find_fairly(snapshot, preemptor, contested, needed, sharing, members)
     candidates = Candidates(snapshot, preemptor, contested, needed)
     if not candidates.maybe_any:
         return SearchResult((), 0, snapshot.lacks(preemptor.queue, needed))
     widest: SearchResult | None = None
     for borrowing in _rounds(snapshot, preemptor, contested, candidates):
-        result = _round(snapshot, preemptor, contested, needed, candidates, borrowing)
+        result = _round(snapshot, preemptor, contested, needed, candidates, borrowing, members)
         if result.victims:
             return result
         if widest is None or result.candidates > widest.candidates:
@@ -261,9 +276,10 @@ def _round(
     needed: Amounts,
     candidates: Candidates,
     borrowing: Borrowing,
+    members: tuple[Member, ...],
 ) -> SearchResult:
     may_borrow = borrowing is Borrowing.ALLOWED
-    room = Room(snapshot, preemptor.queue, needed, contested, borrow=may_borrow)
+    room = Room(snapshot, preemptor.queue, needed, contested, borrow=may_borrow, members=members)
     removed: list[Candidate] = []
     guard = preemptor.guard
     if guard is not None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
-from heapq import merge
-from itertools import takewhile
-from typing import NamedTuple
+from heapq import heappop, heappush, heapreplace, merge
+from itertools import islice, pairwise, takewhile
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -19,7 +19,7 @@ from kueuelib.scheduler.decide.preemption.guard import Guard
 from kueuelib.scheduler.quota import amounts
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import Holder, Ranked
-from kueuelib.scheduler.quota.node import QuotaNode
+from kueuelib.scheduler.quota.node import Bracket, QuotaNode
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.settings import FairSharing
 from kueuelib.scheduler.values import value
@@ -153,8 +153,10 @@ class PendingPreemption:
 # low priority, new reservation, UID. If past usage orders the LocalQueues of a ClusterQueue
 # (KEP-4136), those of the one that used most come first.
 #
-# Every ClusterQueue keeps its workloads in that order, so candidates are produced lazily, one by
-# one. A ClusterQueue whose lowest priority is out of reach is skipped (KEP-83).
+# Every ClusterQueue keeps its workloads in that order, and a cycle keeps the ClusterQueues that
+# borrow in the order of their first ones. So candidates are produced lazily, one by one, and only
+# the ClusterQueues of those are looked at. One whose lowest priority is out of reach is skipped
+# (KEP-83).
 
 Borrows = Callable[[FrozenQueue, QuotaNode], bool]
 """Whether a ClusterQueue, and every node on the way to a cohort above it, still borrows."""
@@ -218,16 +220,22 @@ class Candidate(NamedTuple):
     cohort: QuotaNode | None
 
 
-class _Place(NamedTuple):
-    """Another ClusterQueue with candidates.
+class _Level(NamedTuple):
+    """ClusterQueues that may have candidates, all below one cohort.
 
     Attributes:
-        queue: the ClusterQueue.
-        cohort: the lowest one above it and the preemptor's.
+        cohort: the lowest one above them and the preemptor.
+        below: the child of it that the preemptor belongs to.
     """
 
-    queue: FrozenQueue
     cohort: QuotaNode
+    below: QuotaNode
+
+
+_Borrower = tuple[Any, FrozenQueue, QuotaNode]
+"""A ClusterQueue that may have candidates, with a rank that none of them is before, and the lowest
+cohort above it and the preemptor.
+"""
 
 
 class Candidates:
@@ -253,9 +261,10 @@ class Candidates:
         queue = preemptor.queue
         policy = queue.spec.preemption
         self._own = [queue] if _is_in_reach(preemptor, queue, policy.within_cluster_queue) else []
-        self._owed: dict[str, _Place] = {}
-        self._others: dict[str, _Place] = {}
-        if policy.reclaim_within_cohort != NEVER:
+        self._owed: list[_Level] = []
+        self._others: list[_Level] = []
+        if policy.reclaim_within_cohort != NEVER and snapshot.held.others_borrow(queue, contested):
+            self._borrowers = borrowers_of(snapshot, queue, contested)
             self._collect(needed)
         self.any_owed = self._has_any(self._owed)
         """Whether candidates use quota of a part of the tree that contains only the preemptor."""
@@ -265,34 +274,28 @@ class Candidates:
         """Whether there may be candidates; the own ClusterQueue is not searched."""
 
     def _collect(self, needed: Amounts) -> None:
-        """Finds the ClusterQueues that borrow, from the nearest ones up.
+        """Finds the cohorts below which others borrow, from the nearest ones up.
 
         As soon as a part of the tree owns enough for the preemptor, that part reclaims, as the
         owner, from everything outside it.
         """
         snapshot, queue = self._snapshot, self._preemptor.queue
-        here, rest, owner = snapshot.nodes[queue.spec.name], needed, False
-        levels = snapshot.held.reclaimable(queue, self._contested)
-        if not any(above.queues for above in levels):
-            return
-        for above in levels:
+        path, rest, owner = snapshot.nodes[queue.spec.name].path, needed, False
+        for below, cohort in pairwise(path):
             owner = owner or not any(
-                amounts.borrows(here, pair, snapshot.used[pair], amount)
+                amounts.borrows(below, pair, snapshot.used[pair], amount)
                 for pair, amount in rest.items()
             )
-            if not owner and above.cohort.parent is not None:
+            if not owner and cohort.parent is not None:
                 rest = {
-                    pair: max(0, amount - amounts.free(here, pair, snapshot.used[pair]))
+                    pair: max(0, amount - amounts.free(below, pair, snapshot.used[pair]))
                     for pair, amount in rest.items()
                 }
-            places = self._owed if owner else self._others
-            for one in above.queues:
-                places[one.spec.name] = _Place(one, above.cohort)
-            here = above.cohort
+            (self._owed if owner else self._others).append(_Level(cohort, below))
 
-    def _has_any(self, places: Mapping[str, _Place]) -> bool:
-        return bool(places) and any(
-            next(self._foreign(places, Borrowing.FORBIDDEN, _as_it_was, leaving=leaving), None)
+    def _has_any(self, levels: Sequence[_Level]) -> bool:
+        return bool(levels) and any(
+            next(self._foreign(levels, Borrowing.FORBIDDEN, _as_it_was, leaving=leaving), None)
             for leaving in (True, False)
         )
 
@@ -305,8 +308,8 @@ class Candidates:
                 borrow does not begin again, so the rest of it is skipped.
         """
         for leaving in (True, False):
-            for places in filter(None, (self._owed, self._others)):
-                yield from self._foreign(places, borrowing, borrows, leaving=leaving)
+            for levels in filter(None, (self._owed, self._others)):
+                yield from self._foreign(levels, borrowing, borrows, leaving=leaving)
             yield from self._in_own_queue(leaving=leaving)
 
     def _in_own_queue(self, *, leaving: bool) -> Iterator[Candidate]:
@@ -317,27 +320,50 @@ class Candidates:
 
     def _foreign(
         self,
-        places: Mapping[str, _Place],
+        levels: Sequence[_Level],
         borrowing: Borrowing,
         borrows: Borrows,
         *,
         leaving: bool,
     ) -> Iterator[Candidate]:
-        spec, owed = self._preemptor.queue.spec.preemption, places is self._owed
+        spec, owed = self._preemptor.queue.spec.preemption, levels is self._owed
         if not (owed or spec.may_borrow or borrowing is Borrowing.FORBIDDEN):
             return
         policy = spec.reclaim_within_cohort
-        streams = [
-            _while_borrowing(place, self._allowed(place.queue, policy, leaving=leaving), borrows)
-            for place in places.values()
-        ]
-        for _, holder in streams[0] if len(streams) == 1 else merge(*streams):
-            place = places[holder.cluster_queue]
+
+        def candidates(borrower: _Borrower) -> Iterator[Ranked]:
+            _, queue, cohort = borrower
+            granted = self._allowed(queue, policy, leaving=leaving)
+            return takewhile(lambda _: borrows(queue, cohort), granted)
+
+        for (_, holder), (_, queue, cohort) in _merged(
+            self._borrowers_in(levels, policy, leaving=leaving), candidates
+        ):
             path = Path.IN_COHORT_RECLAMATION if owed else self._path(holder)
             if path is not None or borrowing is Borrowing.FORBIDDEN:
-                yield Candidate(
-                    holder, place.queue, path or Path.IN_COHORT_RECLAMATION, place.cohort
-                )
+                yield Candidate(holder, queue, path or Path.IN_COHORT_RECLAMATION, cohort)
+
+    def _borrowers_in(
+        self, levels: Sequence[_Level], policy: str, *, leaving: bool
+    ) -> Iterator[_Borrower]:
+        """The ClusterQueues that may have candidates, in their order."""
+        highest = _highest(self._preemptor, policy)
+
+        def has_any(borrower: _Borrower) -> bool:
+            stays, priority, *_ = borrower[0]
+            return not stays or (not leaving and priority <= highest)
+
+        in_reach = takewhile(has_any, merge(*map(self._borrowers_at, levels)))
+        if self._preemptor.guard is None:
+            return in_reach
+        # it is asked about a candidate of each, and may order them otherwise
+        return iter([((), *each[1:]) for each in sorted(in_reach, key=_name)])
+
+    def _borrowers_at(self, level: _Level) -> Iterator[_Borrower]:
+        for rank, leaf in self._borrowers.leaves_below(level.cohort, level.below):
+            queue = self._snapshot.queue(leaf.name)
+            assert queue is not None, "it is in the tree"
+            yield rank, queue, level.cohort
 
     def _path(self, holder: Holder) -> Path | None:
         """The ground on which a preemptor that may end up borrowing preempts a workload, or None.
@@ -426,7 +452,70 @@ def _is_in_reach(preemptor: Preemptor, queue: FrozenQueue, policy: str) -> bool:
     return lowest is not None and lowest <= _highest(preemptor, policy)
 
 
-def _while_borrowing(
-    place: _Place, candidates: Iterator[Ranked], borrows: Borrows
-) -> Iterator[Ranked]:
-    return takewhile(lambda _: borrows(place.queue, place.cohort), candidates)
+def _name(borrower: _Borrower) -> str:
+    return borrower[1].spec.name
+
+
+def _merged(
+    borrowers: Iterator[_Borrower], candidates: Callable[[_Borrower], Iterator[Ranked]]
+) -> Iterator[tuple[Ranked, _Borrower]]:
+    """The candidates of ClusterQueues in their order, looking only at those that come first."""
+    heap: list[tuple[Any, Holder, Iterator[Ranked], _Borrower]] = []
+    borrower = next(borrowers, None)
+    while borrower is not None or heap:
+        if borrower is not None and (not heap or borrower[0] < heap[0][0]):
+            rest = candidates(borrower)
+            for rank, holder in islice(rest, 1):
+                heappush(heap, (rank, holder, rest, borrower))
+            borrower = next(borrowers, None)
+            continue
+        rank, holder, rest, of = heap[0]
+        yield (rank, holder), of
+        after = next(rest, None)
+        if after is None:
+            heappop(heap)
+        else:
+            heapreplace(heap, (*after, rest, of))
+
+
+# ---- the ClusterQueues that borrow, kept in order while a cycle changes them ---------------------
+
+
+def first_user(
+    snapshot: Snapshot, leaf: QuotaNode, pairs: frozenset[FlavorResource]
+) -> Ranked | None:
+    """The first Workload of an active ClusterQueue that uses any of the pairs and is not gone."""
+    queue, gone = snapshot.queue(leaf.name), snapshot.gone
+    if queue is None or queue.inactive:
+        return None
+    for ranked in queue.ranked:
+        if ranked[1].key not in gone and ranked[1].uses(pairs):
+            return ranked
+    return None
+
+
+def is_borrower(snapshot: Snapshot, node: QuotaNode, pairs: frozenset[FlavorResource]) -> bool:
+    """Whether what is held in a node borrows any of the pairs."""
+    used = snapshot.held.used
+    return any(amounts.borrows(node, pair, used[pair]) for pair in pairs)
+
+
+def borrowers_of(
+    snapshot: Snapshot, queue: FrozenQueue, pairs: frozenset[FlavorResource]
+) -> Bracket:
+    """The active ClusterQueues of a tree from which any of the pairs may be reclaimed.
+
+    Each has the rank of its first candidate for any preemptor. With it, all cohorts on the way to
+    the first common one borrow as well.
+
+    Args:
+        snapshot: the state.
+        queue: any ClusterQueue of the tree.
+        pairs: the pairs that are short.
+    """
+
+    def rank(node: QuotaNode, leaf: QuotaNode) -> Any:
+        first = first_user(snapshot, leaf, pairs) if is_borrower(snapshot, node, pairs) else None
+        return None if first is None else first[0]
+
+    return snapshot.bracket(queue, pairs, "by rank", rank)

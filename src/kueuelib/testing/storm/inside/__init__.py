@@ -17,6 +17,7 @@ from kueuelib.testing.storm.laws.law import REST, Law, Violation
 
 from .knowledge import Believes, caches_are_fresh, engine_is_right, nothing_is_assumed
 from .leaks import ReachableObject, parts_in
+from .series import metrics_match
 
 __all__ = ["ALLOWED", "INSIDE_LAWS", "Believes", "judge"]
 
@@ -32,10 +33,14 @@ _CHECKS: Final[Mapping[str, Check]] = {
 }
 _LEAKS: Final = Law("no-leaks", REST, "No container of a manager keeps a name of what is gone.")
 _REPAIRS: Final = Law("no-repairs", REST, "The auditor never had to repair anything.")
+_SERIES: Final = Law(
+    "metrics-match", REST, "Gauges count the stored objects, and no series names a deleted object."
+)
 INSIDE_LAWS: Final = (
     *(Law(key, REST, (check.__doc__ or "").partition("\n")[0]) for key, check in _CHECKS.items()),
     _LEAKS,
     _REPAIRS,
+    _SERIES,
 )
 """All laws about the memory of processes, for documentation and reports."""
 
@@ -65,10 +70,17 @@ def judge(
                 violations.append(Violation(law, now, subject, f"{name}: {text}"))
         for place, text in leaks(parts, gone):
             violations.append(Violation(_LEAKS.name, now, place, f"{name}: {text}"))
+    newest: dict[str, Telemetry] = {}
     for name, telemetry in telemetries:
+        newest[name] = telemetry
         for series, value in _repairs(telemetry):
             text = f"{name}: {series} is {value:g}"
             violations.append(Violation(_REPAIRS.name, now, series, text))
+    if len(processes) == 1:  # which leads
+        for name in processes:
+            if name in newest:
+                for series, text in metrics_match(newest[name], objects, gone):
+                    violations.append(Violation(_SERIES.name, now, series, f"{name}: {text}"))
     return violations
 
 

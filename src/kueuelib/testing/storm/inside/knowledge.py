@@ -180,6 +180,8 @@ def nothing_is_assumed(parts: Sequence[ReachableObject], _objects: Objects) -> I
     for engine in _of(parts, Engine):
         for holder in engine.cache.assumed:
             yield f"{WORKLOADS} {holder.key}", "the engine assumes an admission of it"
+        for place in engine.placed():
+            yield f"{WORKLOADS} {place.key}", "the engine assumes new places of it"
         for holder in engine.leaving():
             yield f"{WORKLOADS} {holder.key}", "it counts as leaving"
     for book in _of(parts, OrderBook):

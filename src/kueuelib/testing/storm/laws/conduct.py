@@ -168,6 +168,8 @@ SERVER = "server"
 LED = frozenset({WORKLOADS, JOBS, PODS, CLUSTER_QUEUES, LOCAL_QUEUES})
 """The resources that only the leader writes."""
 WRITES = frozenset({"create", "update", "patch", "apply", "delete"})
+REFUSED = frozenset({400, 403, 415, 422})
+"""Answers to a write that is wrong whatever the state of the object."""
 WINDOW = 10.0
 """Seconds over which calls are counted."""
 MOST = 60
@@ -192,6 +194,14 @@ REPEATED = Law(
     "conflicts-are-read-again",
     CALL,
     "What a conflict has refused is not sent again before the object is asked for.",
+)
+CHANGING = Law(
+    "writes-change-something",
+    CALL,
+    "A write with the current version of an object changes the object.",
+)
+VALID = Law(
+    "requests-are-valid", CALL, "The server does not refuse a write as malformed or not allowed."
 )
 BOUNDED = Law("calls-are-bounded", CALL, "The same call is not sent again and again in no time.")
 KEPT = Law(
@@ -225,6 +235,8 @@ CONDUCT = (
     LEASED,
     REMEMBERED,
     REPEATED,
+    CHANGING,
+    VALID,
     BOUNDED,
     KEPT,
     CONDITIONAL,
@@ -410,6 +422,8 @@ class Conduct:
             if claimed is not None and status < 300:
                 process.renewed = max(process.renewed, claimed)
             return
+        if call.verb in WRITES and call.resource in LED:
+            self._judge_answer(call, status, body, now)
         key = _key(call)
         if status == 429:
             process.again.add(call.body)
@@ -423,6 +437,18 @@ class Conduct:
             before = process.known.get(key, (0, now))
             if version > before[0]:
                 process.known[key] = (version, now)
+
+    def _judge_answer(self, call: RequestFacts, status: int, body: bytes, now: float) -> None:
+        named = _version(_parsed(call.body))
+        says = body.decode(errors="replace")
+        # A JSON patch says what has to be there, and any body may name the UID of what is gone.
+        outdated = status == 422 and (call.body[:1] == b"[" or "metadata.uid" in says)
+        if status in REFUSED and not outdated:
+            text = f"was refused with {status}: {says[:200]}"
+            self._accuse(Violation(VALID.name, now, call.title, f"{call.owner} {text}"))
+        elif status < 300 and 0 < named == _version(_parsed(body)):
+            text = f"changed nothing in version {named}"
+            self._accuse(Violation(CHANGING.name, now, call.title, f"{call.owner} {text}"))
 
     def _judge(
         self, process: ProcessConduct, call: RequestFacts, now: float
@@ -483,7 +509,7 @@ class Conduct:
         times.append(now)
         while times[0] < now - WINDOW:
             times.popleft()
-        if name and len(times) > MOST:
+        if (name or call.verb == "list") and len(times) > MOST:
             times.clear()
             yield BOUNDED, f"sent it more than {MOST} times within {WINDOW:g} s"
 

@@ -14,6 +14,7 @@ from kueuelib.testing.storm.laws.reading import (
     CHECKS,
     CLUSTER_QUEUES,
     COHORTS,
+    EVENTS,
     FLAVORS,
     JOBS,
     LEASES,
@@ -31,6 +32,7 @@ from kueuelib.testing.storm.laws.reading import (
     may_run,
     name,
     notes,
+    owner_uids,
     reserving,
     spec,
     status,
@@ -63,12 +65,14 @@ class Admissions:
             start that has not happened yet.
         live: UIDs of the Workloads that permit it to run now.
         ended: when the last of them ceased to; minus infinity if none ever did.
+        taken: whether that was because a user removed it, together with its finalizers.
     """
 
     ever: int = 0
     unused: bool = False
     live: set[str] = attrs.field(factory=set)
     ended: float = -math.inf
+    taken: bool = False
 
 
 @attrs.define
@@ -93,6 +97,23 @@ class StepBudget:
     steps: int = 0
     causes: int = 0
     turn: int = 0
+
+
+@attrs.define
+class WaitRecord:
+    """What is known of a job's time in the queue.
+
+    Attributes:
+        since: when its Workload was first stored with a reason to wait.
+        causes: how often that reason has changed.
+        cause: the present one; None if there is none.
+        said: how many Events about the job have said it.
+    """
+
+    since: float
+    causes: int = 0
+    cause: object = None
+    said: int = 0
 
 
 class CommitFold:
@@ -123,6 +144,8 @@ class CommitFold:
         budgets: steps of managers since a Workload last reserved quota, by subject.
         changed: when the spec of a Workload or a queue changed, or its deletion was requested.
         recent: instants of recent commits of managers by object.
+        waits: the jobs and pods whose Workload has ever had a reason to wait, by UID.
+        leaders: the identities that have ever held a Lease.
     """
 
     def __init__(self, tolerance: Tolerance) -> None:
@@ -146,6 +169,8 @@ class CommitFold:
         self.budgets: dict[str, StepBudget] = defaultdict(StepBudget)
         self.changed: dict[tuple[str, str, str], float] = {}
         self.recent: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+        self.waits: dict[str, WaitRecord] = {}
+        self.leaders: set[str] = set()
 
     def get(self, resource: str, namespace: str, name: str) -> Obj | None:
         """A stored object."""
@@ -196,6 +221,10 @@ class CommitFold:
             self._learn_quota(commit, "cohort", "parentName")
         elif resource == LEASES and ours:
             self._learn_lease(commit)
+        elif resource == EVENTS and ours and explains_waiting(commit):
+            job = about(commit.present).get("uid", "")
+            if job in self.waits:
+                self.waits[job].said += 1
         if not ours and resource in (CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, FLAVORS, CHECKS):
             self.turns += 1
             if resource in (FLAVORS, CHECKS):
@@ -207,10 +236,22 @@ class CommitFold:
         if not same or leaving(commit.present) != leaving(old or {"metadata": {}}):
             self.changed[commit.key] = commit.at
 
+    def _learn_wait(self, commit: Commit) -> None:
+        if commit.new is None:
+            return
+        cause = _cause(commit.new)
+        for each in owner_uids(commit.new):
+            if cause is not None:
+                record = self.waits.setdefault(each, WaitRecord(commit.at))
+                record.causes += cause != record.cause
+            if each in self.waits:
+                self.waits[each].cause = cause
+
     def _learn_workload(self, commit: Commit, ours: bool) -> None:
         old, new, identity = commit.old, commit.new, uid(commit.present)
         subject = subject_of_workload(commit.present)
         self._spend(subject, commit, ours)
+        self._learn_wait(commit)
         admission = self.admissions[subject]
         if admitted(new) and not admitted(old):
             admission.ever += 1
@@ -220,6 +261,7 @@ class CommitFold:
         elif identity in admission.live:
             admission.live.discard(identity)
             admission.ended = commit.at
+            admission.taken = new is None and not ours
         if reserving(new) and not reserving(old):
             self.reserved_by[identity] = (commit.actor, commit.at)
         elif not reserving(new):
@@ -307,6 +349,7 @@ class CommitFold:
             self.terms.pop(key, None)
             self.leaderless.setdefault(key, commit.at)
         elif term is None or term.identity != holder:
+            self.leaders.add(holder)
             self.terms[key] = Term(commit.actor, holder, commit.at)
             self.leaderless.pop(key, None)
 
@@ -340,3 +383,34 @@ def _controllers(workload: Obj | None) -> list[str]:
         return []
     owners = workload["metadata"].get("ownerReferences") or ()
     return [owner["uid"] for owner in owners if owner.get("controller")]
+
+
+def about(event: Obj) -> Obj:
+    """The object that an event is about."""
+    return event.get("involvedObject") or event.get("regarding") or {}
+
+
+def explains_waiting(commit: Commit) -> bool:
+    """Whether a commit is an Event that says, perhaps again, why a job or a pod waits."""
+    old, new = commit.old, commit.new
+    if new is None or about(new).get("kind") not in ("Job", "Pod"):
+        return False
+    text = str(new.get("message") or new.get("note") or "")
+    again = old is None or any(old.get(one) != new.get(one) for one in ("count", "series"))
+    return again and text.startswith(("Waiting", "Cannot be admitted"))
+
+
+def _cause(workload: Obj) -> object:
+    """What holds a Workload; None if nothing does."""
+    reserved, evicted = condition(workload, "QuotaReserved"), condition(workload, "Evicted")
+    checks = [
+        (each["name"], each.get("state"), each.get("message"))
+        for each in status(workload).get("admissionChecks") or ()
+        if each.get("state") != "Ready"
+    ]
+    if admitted(workload) or not (
+        reserved.get("status") == "False" or evicted.get("status") == "True" or checks
+    ):
+        return None
+    texts = [one.get(key) for one in (reserved, evicted) for key in ("status", "reason", "message")]
+    return [*texts, checks, status(workload).get("requeueState"), spec(workload).get("active")]

@@ -48,13 +48,17 @@ from kueuelib.testing.storm.laws.reading import (
     suspended,
     terminal,
 )
-from kueuelib.testing.storm.laws.state_at_rest import Finding, StateAtRest, title
+from kueuelib.testing.storm.laws.state_at_rest import QUEUE, Finding, StateAtRest, title
 
 __all__ = [
     "REST_LAWS",
     "RestLaw",
     "StateAtRest",
 ]
+
+
+PRIORITY = "kueue.x-k8s.io/priority-class"
+TIME_LIMIT = "kueue.x-k8s.io/max-exec-time-seconds"
 
 
 # ---- laws at rest about waiting Workloads, and about those that should wait ----------------------
@@ -297,6 +301,28 @@ def every_job_has_a_workload(rest: StateAtRest) -> Iterator[Finding]:
             yield title(PODS, pod), "it has no Workload"
 
 
+def workloads_follow_their_jobs(rest: StateAtRest) -> Iterator[Finding]:
+    """A waiting Workload has the same queue, priority class and time limit as its job."""
+    for subject in (*rest.jobs, *rest.single_pods()):
+        workload = rest.by_subject.get(subject_of(subject))
+        if workload is None or reserving(workload) or finished(workload):
+            continue
+        asked, has = labels(subject), spec(workload)
+        wanted = {
+            "queueName": asked.get(QUEUE, ""),
+            "priorityClassRef": asked.get(PRIORITY, ""),
+            "maximumExecutionTimeSeconds": asked.get(TIME_LIMIT, ""),
+        }
+        shown = {
+            "queueName": has.get("queueName") or "",
+            "priorityClassRef": (has.get("priorityClassRef") or {}).get("name") or "",
+            "maximumExecutionTimeSeconds": str(has.get("maximumExecutionTimeSeconds") or ""),
+        }
+        for field, text in wanted.items():
+            if text != shown[field]:
+                yield title(WORKLOADS, workload), f"{field} is {shown[field]!r}, not {text!r}"
+
+
 def finished_jobs(rest: StateAtRest) -> Iterator[Finding]:
     """The Workload of a job or pod that has ended is Finished."""
     for job in rest.jobs:
@@ -407,6 +433,7 @@ REST_LAWS = (
     _law("nothing-runs-unadmitted", nothing_runs_unadmitted),
     _law("every-job-has-a-workload", every_job_has_a_workload),
     _law("finished-jobs-have-finished-workloads", finished_jobs),
+    _law("workloads-follow-their-jobs", workloads_follow_their_jobs),
     _law("no-orphans", no_orphans),
     _law("no-leaked-finalizers", no_leaked_finalizers),
     _law("groups-all-or-none", groups_all_or_none),

@@ -11,7 +11,14 @@ import attrs
 from kueuelib.testing.storm.history import Commit, Obj
 from kueuelib.testing.storm.laws import reservations
 from kueuelib.testing.storm.laws.law import COMMIT, Law
-from kueuelib.testing.storm.laws.memory import CommitFold, is_manager, life, placement_of
+from kueuelib.testing.storm.laws.memory import (
+    CommitFold,
+    about,
+    explains_waiting,
+    is_manager,
+    life,
+    placement_of,
+)
 from kueuelib.testing.storm.laws.reading import (
     CLUSTER_QUEUES,
     EVENTS,
@@ -122,6 +129,30 @@ def _asked(workload: Obj) -> dict[str, object]:
     return placement_of({"spec": pod_set})
 
 
+# ---- laws about what Events say ------------------------------------------------------------------
+
+PAUSE = 60.0
+"""Seconds between two Events about why one job waits, by the clock of the manager."""
+
+
+def waiting_is_explained_once(memory: CommitFold, commit: Commit) -> Iterator[str]:
+    """Events say once per reason and minute why a job waits, and never if it did not wait."""
+    if not is_manager(commit.actor) or not explains_waiting(commit):
+        return
+    record = memory.waits.get(str(about(commit.present).get("uid")))
+    if record is None:
+        yield "it says why a job waits whose Workload had no reason to wait"
+        return
+    leaders = max(1, len(memory.leaders))
+    minutes = leaders + math.floor((commit.at - record.since) * RATIO / PAUSE)
+    if record.said >= min(record.causes * leaders, minutes):
+        seconds, times = commit.at - record.since, record.said + 1
+        yield (
+            f"Events said {times} times why its job waits, after {seconds:g} s and "
+            f"{record.causes} reasons"
+        )
+
+
 # ---- laws about leaders: only the holder of the Lease writes -------------------------------------
 
 RATIO = 1.5
@@ -227,15 +258,15 @@ def events_are_about_real_objects(memory: CommitFold, commit: Commit) -> Iterato
     event = commit.new
     if event is None or not is_manager(commit.actor):
         return
-    about = event.get("involvedObject") or event.get("regarding") or {}
-    known = memory.uids.get(str(about.get("uid") or ""))
-    if about.get("kind") not in ABOUT or not about.get("uid"):
+    named = about(event)
+    known = memory.uids.get(str(named.get("uid") or ""))
+    if named.get("kind") not in ABOUT or not named.get("uid"):
         return
-    where = (about.get("namespace", ""), about.get("name"))
+    where = (named.get("namespace", ""), named.get("name"))
     if known is None:
-        yield f"{about['kind']} {about.get('name')} never had the UID {about['uid']}"
+        yield f"{named['kind']} {named.get('name')} never had the UID {named['uid']}"
     elif known[1:] != where:
-        yield f"the UID {about['uid']} is of {known[2]}, not of {about.get('name')}"
+        yield f"the UID {named['uid']} is of {known[2]}, not of {named.get('name')}"
 
 
 def no_job_is_deleted(_memory: CommitFold, commit: Commit) -> Iterator[str]:
@@ -317,9 +348,9 @@ def pods_start_on_quota(memory: CommitFold, commit: Commit) -> Iterator[str]:
     job = memory.get(JOBS, commit.namespace, str(owner.get("name")))
     if job is None or uid(job) != identity or not queued(job) or identity in memory.meddled:
         return
-    if not suspended(job) and memory.within_lag(
-        memory.admissions[subject_of(job)].ended, commit.at
-    ):
+    admission = memory.admissions[subject_of(job)]
+    lost = admission.taken or not suspended(job)
+    if lost and memory.within_lag(admission.ended, commit.at):
         return
     mine = [one for one in memory.all(WORKLOADS) if controller(one).get("uid") == identity]
     if not any(map(reserving, mine)):
@@ -489,6 +520,7 @@ SAFETY = (
     _law("reserved-from-its-queue", reservations.reserved_from_its_queue, WORKLOADS),
     _law("reserved-only-if-allowed", reservations.reserved_only_if_allowed, WORKLOADS),
     _law("events-are-about-real-objects", events_are_about_real_objects, EVENTS),
+    _law("waiting-is-explained-once", waiting_is_explained_once, EVENTS),
     _law("no-job-is-deleted", no_job_is_deleted, JOBS),
     _law("only-the-leader-writes", only_the_leader_writes, *LED),
     _law("lease-is-taken-when-free", lease_is_taken_when_free, LEASES),

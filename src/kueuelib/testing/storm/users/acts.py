@@ -82,6 +82,11 @@ class Family(Protocol):
         ...
 
     @property
+    def waits(self) -> bool:
+        """Whether managers wait for ready pods and share by past use, and jobs have time limits."""
+        ...
+
+    @property
     def crowds(self) -> float:
         """The probability of a crowd."""
         ...

@@ -29,8 +29,16 @@ WAYS = {
 """The possible acts on objects of a kind; one that is listed twice is twice as likely."""
 
 
+KNOWN_WAYS = {"recreated": AGAIN, "replaced": STRIP}
+"""The act of a fault that has only one."""
+
+
 def meddle(
-    draws: LabelledDraws, label: str, target: tuple[str, str, str], before: Iterable[Act]
+    draws: LabelledDraws,
+    label: str,
+    target: tuple[str, str, str],
+    before: Iterable[Act],
+    kind: str = "overtaken",
 ) -> tuple[Act, ...]:
     """Draws acts on an object; the times count from now.
 
@@ -39,9 +47,19 @@ def meddle(
         label: of this interference.
         target: resource, namespace and name of the object.
         before: all acts of the scenario, which contain its creation.
+        kind: the fault that they belong to.
     """
-    body = next((act.body for act in before if act.verb == acts.CREATE and _is(act, target)), None)
-    way = draws.choice(f"{label}/way", WAYS[target[0]])
+    created = [act for act in before if act.verb == acts.CREATE]
+    body = next((act.body for act in created if _is(act, target)), None)
+    if kind == "doubted":
+        return _rival(label, target, created)
+    if kind == "undone":
+        at, back = draws.uniform(f"{label}/at", 0.1, 2.0), draws.uniform(f"{label}/back", *BACK)
+        return tuple(
+            Act(when, f"{label}/{word}", acts.PATCH_WORKLOAD, *target, {"spec": {"active": active}})
+            for when, word, active in ((at, "off", False), (at + back, "on", True))
+        )
+    way = KNOWN_WAYS.get(kind) or draws.choice(f"{label}/way", WAYS[target[0]])
     if way == ANNOTATE:
         note = {"metadata": {"annotations": {"storm.example/meddled": label[-40:]}}}
         return (Act(0.0, f"{label}/annotate", acts.PATCH, *target, note),)
@@ -59,6 +77,19 @@ def meddle(
         soon = 2 * AT_ONCE + draws.uniform(f"{label}/soon", 0.0, SOON)
         return (gone, Act(soon, f"{label}/again", acts.CREATE, *target, body))
     return (gone,)
+
+
+def _rival(label: str, target: tuple[str, str, str], created: list[Act]) -> tuple[Act, ...]:
+    """A Job of high priority for the same queue as the one that a Workload is for."""
+    for act in created:
+        if act.resource == "jobs.batch" and target[2].startswith(f"job-{act.name}-"):
+            name = f"{act.name}-rival"
+            meta = {**(act.body or {})["metadata"], "name": name}
+            meta["labels"] = {**meta["labels"], "kueue.x-k8s.io/priority-class": "high"}
+            body = {**(act.body or {}), "metadata": meta}
+            where = (act.resource, act.namespace, name)
+            return (Act(0.5, f"{label}/rival", acts.CREATE, *where, body),)
+    return ()
 
 
 def _is(act: Act, target: tuple[str, str, str]) -> bool:

@@ -201,6 +201,7 @@ class InitialCluster:
         strategies: of fair sharing; empty without it.
         last: the acts that create the different Cohorts of the calm.
         rest: the acts that change these at rest.
+        settings: of the manager, beside its defaults.
     """
 
     flavors: tuple[Obj, ...]
@@ -211,15 +212,7 @@ class InitialCluster:
     strategies: tuple[str, ...] = ()
     last: tuple[Act, ...] = ()
     rest: tuple[Act, ...] = ()
-
-    @property
-    def settings(self) -> Obj:
-        """Additional settings of the manager."""
-        if not self.strategies:
-            return {}
-        return {
-            "fairSharing": {"enable": True, "preemptionStrategies": list(self.strategies)},
-        }
+    settings: Obj = attrs.field(factory=dict)
 
     def setup(self) -> tuple[Act, ...]:
         """The acts that create it."""
@@ -318,6 +311,7 @@ def draw_cluster(
         strategies,
         last_acts(draws, cohorts, last) if treed else (),
         pool_acts(last, named, names) if treed and draws.chance("pool", POOLED) else (),
+        {"fairSharing": {"enable": True, "preemptionStrategies": list(strategies)}} if fair else {},
     )
 
 

@@ -16,6 +16,7 @@ from kueuelib.testing.storm.users.queues import (
     InitialCluster,
     draw_cluster,
 )
+from kueuelib.testing.storm.users.waits import with_limit, with_waits
 from kueuelib.testing.storm.users.work import draw_crowd, draw_work
 
 SECONDS = 180.0
@@ -43,18 +44,23 @@ def scenario(draws: LabelledDraws, profile: Family) -> Scenario:
     """
     crowded = draws.chance("crowd", profile.crowds)
     cluster = draw_cluster(draws, crowded=crowded, checked=OFTEN if profile.edits else CHECKED)
-    settings = cluster.settings
     if profile.edits:
         cluster = _with_labels_and_late_checks(draws, cluster)
         if draws.chance("terminal", 0.5):
-            settings |= {"quotaReleaseStrategy": "OnTerminal"}
+            cluster.settings["quotaReleaseStrategy"] = "OnTerminal"
+    if profile.waits:
+        cluster = with_waits(draws, cluster)
     queues = tuple(one["metadata"]["name"] for one in cluster.local_queues)
     if crowded:
         works = draw_crowd(draws, draws.integer("works", *CROWD), queues)
     else:
         count = draws.integer("works", *profile.jobs)
-        endless = ENDLESS if cluster.cohorts or cluster.strategies or profile.edits else 0.0
+        lasting = cluster.cohorts or cluster.strategies or profile.edits or profile.waits
+        remembers = "admissionFairSharing" in cluster.settings
+        endless = ENDLESS if lasting and not remembers else 0.0
         works = draw_work(draws, count, queues, SECONDS * 0.7, endless=endless)
+    if profile.waits:
+        works = [with_limit(draws, work) for work in works]
     planned = [act for work in works for act in work.submit(work.at)]
     if profile.users and works:
         count = draws.integer("tricks", *TRICKS)
@@ -70,7 +76,7 @@ def scenario(draws: LabelledDraws, profile: Family) -> Scenario:
         cluster.calm(),
         cluster.rest,
         meddling=profile.users,
-        settings=settings,
+        settings=cluster.settings,
         resources=(COHORTS,) if cluster.cohorts else (),
     )
 

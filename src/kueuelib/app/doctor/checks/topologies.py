@@ -1,0 +1,82 @@
+"""Topologies: nodes that are in none of their domains, and flavors that share nodes (KEP-2724)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+from kueuelib.api import kinds
+from kueuelib.api.kueue import ResourceFlavor
+from kueuelib.api.meta import Obj, labels_of
+from kueuelib.api.phrases import counted, some
+from kueuelib.api.workload import HOST
+from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
+from kueuelib.app.doctor.snapshot import PLACES, ClusterSnapshot
+
+
+class _Placing:
+    """The flavors with a topology that exists, their levels and nodes."""
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        topologies = snapshot.world.topologies
+        self.flavors = {
+            name: one
+            for name, one in sorted(snapshot.world.flavors.items())
+            if one.spec.topology_name in topologies
+        }
+        self.levels = {
+            name: [level.node_label for level in topologies[one.spec.topology_name].spec.levels]
+            for name, one in self.flavors.items()
+        }
+        self._nodes = snapshot.all(kinds.NODES.kind)
+
+    def nodes_of(self, flavor: ResourceFlavor) -> list[Obj]:
+        """The nodes with the labels of a flavor, usable or not."""
+        wanted = flavor.spec.node_labels.items()
+        return [node for node in self._nodes if wanted <= labels_of(node).items()]
+
+
+@check("topology-levels", kinds.RESOURCE_FLAVORS.kind, PLACES)
+def levels(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """Nodes that are in no domain, because they lack the label of a level."""
+    placing = _Placing(snapshot)
+    for name, flavor in placing.flavors.items():
+        nodes = placing.nodes_of(flavor)
+        for level in placing.levels[name]:
+            without = [each["metadata"]["name"] for each in nodes if level not in labels_of(each)]
+            if not without:
+                continue
+            topology, every = flavor.spec.topology_name, len(without) == len(nodes)
+            severity, which = Severity.WARNING, f"{counted(len(without), 'node')} ({some(without)})"
+            problem = f"no pods are placed on {which} of flavor {name}: no label {level}"
+            if every:
+                severity = Severity.ERROR
+                problem = (
+                    f"no node of flavor {name} ({some(without)}) has the label {level}, so its "
+                    "pods cannot be placed"
+                )
+            fix = f"kubectl label node {without[0]} {level}=...  # or correct spec.levels"
+            yield Finding(severity, Subject(kinds.TOPOLOGIES.kind, topology), problem, fix)
+
+
+@check("topology-overlap", kinds.RESOURCE_FLAVORS.kind, PLACES)
+def overlaps(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """Flavors that share nodes and do not see each other's pods."""
+    placing = _Placing(snapshot)
+    for (name, flavor), (other, another) in combinations(placing.flavors.items(), 2):
+        if placing.levels[name][-1] == placing.levels[other][-1] == HOST:
+            continue  # these see each other's pods
+        theirs = {each["metadata"]["name"] for each in placing.nodes_of(another)}
+        shared = [
+            each["metadata"]["name"]
+            for each in placing.nodes_of(flavor)
+            if each["metadata"]["name"] in theirs
+        ]
+        if shared:
+            problem = (
+                f"it shares {counted(len(shared), 'node')} ({some(shared)}) with flavor {other}, "
+                f"but neither sees the other's pods, because not both topologies end with {HOST}: "
+                "admitted pods may stay Pending"
+            )
+            fix = f"kubectl edit resourceflavor {name}  # give each flavor nodes of its own"
+            yield Finding(Severity.WARNING, Subject("ResourceFlavor", name), problem, fix)

@@ -1,0 +1,70 @@
+"""What `explain` reads of nodes, and what it says if it may not."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from kueuelib.api.meta import Obj
+from kueuelib.api.workload import HOST
+from kueuelib.app.explaining.asking import ObjectAnswer, ask
+from kueuelib.app.explaining.subject import parse_reference
+from kueuelib.runtime.client import Client
+from kueuelib.scheduler.explain.trial import TrialResult
+from kueuelib.scheduler.settings import Settings
+
+from .test_explaining import FakeClient, Ticks, cluster, pod_spec, small, thing
+
+
+def world(cpu: str = "2") -> list[Obj]:
+    """One node, of which a pod of somebody takes all, and a Workload that asks for a host."""
+    objects = [each for each in cluster() if each["kind"] != "ResourceFlavor"]
+    waits = small()
+    waits["spec"]["podSets"][0]["topologyRequest"] = {"required": HOST}
+    spec = {"topologyName": "t", "nodeLabels": {"pool": "a"}}
+    labels = {"labels": {"pool": "a", HOST: "n"}}
+    status = {
+        "allocatable": {"cpu": "2", "memory": "8Gi", "pods": "9"},
+        "conditions": [{"type": "Ready", "status": "True"}],
+    }
+    bound = {**pod_spec(cpu), "nodeName": "n"}
+    return [
+        *objects,
+        thing("ResourceFlavor", "f", spec=spec),
+        thing("Topology", "t", spec={"levels": [{"nodeLabel": HOST}]}),
+        thing("Node", "n", "v1", metadata=labels, spec={}, status=status),
+        thing("Pod", "agent", "v1", metadata={"namespace": "other"}, spec=bound),
+        waits,
+    ]
+
+
+async def asked(*forbidden: str, places: bool = True) -> ObjectAnswer:
+    client = cast("Client", FakeClient(*world(), forbidden=forbidden))
+    reference, settings = parse_reference("workload/wl"), Settings(places_pods=places)
+    return await ask(client, reference, "ns", settings, clock=Ticks())
+
+
+async def test_pods_that_belong_to_nobody_take_room() -> None:
+    answer = await asked()
+    assert answer.explanation is not None
+    assert answer.explanation.verdict is TrialResult.WAITS
+    (room,) = answer.explanation.places
+    assert room.text == "node n has room for 0 of 1 pods: node n is used by pod other/agent"
+    assert answer.notes == ()
+
+
+@pytest.mark.parametrize("kind", ["nodes", "topologies"])
+async def test_without_the_right_to_list_nodes_only_quota_is_examined(kind: str) -> None:
+    answer = await asked(kind)
+    assert answer.explanation is not None
+    assert answer.explanation.verdict is TrialResult.ADMITTED
+    note = f"you may not list {kind}, so only quota was examined, not whether the pods fit on nodes"
+    assert any(one.startswith(note) for one in answer.notes)
+
+
+async def test_without_the_right_to_list_pods_their_room_counts_as_free() -> None:
+    answer = await asked("pods")
+    assert answer.explanation is not None
+    assert answer.explanation.verdict is TrialResult.ADMITTED
+    assert any("counts as free where pods without a Workload use it" in one for one in answer.notes)

@@ -1,0 +1,204 @@
+"""Which domains lack room for the pods of a workload, and what would help."""
+
+from __future__ import annotations
+
+import attrs
+from places_world import BLOCK, KEY, NOW, RACK, TAINT, node, placed, pod_on, pods, world
+
+from kueuelib.api.kueue import Workload
+from kueuelib.api.workload import HOST
+from kueuelib.scheduler.blockers import TopologyMismatch
+from kueuelib.scheduler.explain.answer import Explanation, explain
+from kueuelib.scheduler.explain.places import room_texts
+from kueuelib.scheduler.explain.rows import Fit
+from kueuelib.scheduler.explain.trial import TrialResult, outcome
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
+from kueuelib.testing.builders import make_cluster_queue
+
+
+def said(world: World) -> tuple[Explanation, list[str], list[str]]:
+    answer = explain(world, KEY, NOW)
+    return answer, list(room_texts(answer.places)), [one.change.text for one in answer.changes]
+
+
+def two_racks(job: Workload, *others: Workload) -> World:
+    nodes = [
+        node("h11", "r1"),
+        node("h12", "r1", taints=[TAINT]),
+        node("h21", "r2"),
+        node("h22", "r2"),
+    ]
+    return world(nodes, job, *others, foreign=(pod_on("agent", "h11", 1),))
+
+
+def test_the_domain_that_lacks_least_is_named_first_with_the_causes() -> None:
+    other = placed(pods("x", 2, queue="b"), ("h22", 2), queue="b")
+    answer, texts, _ = said(two_racks(pods("job", 8, required=RACK), other))
+    assert answer.verdict is TrialResult.WAITS
+    assert answer.reason is not None
+    assert condition_reason(answer.reason) == "WaitingForQuota", "empty nodes would do"
+    assert render(answer.reason) == (
+        "couldn't assign flavors to pod set main: "
+        'topology "t" allows to fit only 6 out of 8 pod(s). '
+        'Total nodes: 4; excluded: taint "broken=yes:NoSchedule": 1'
+    )
+    assert texts == [
+        "Pod set main: rack r2 has room for 6 of 8 pods: node h22 is used by ns/x",
+        (
+            "Pod set main: rack r1 has room for 3 of 8 pods: node h11 is used by pod other/agent, "
+            "node h12 is tainted (broken=yes:NoSchedule)"
+        ),
+    ]
+    assert {row.fit for row in answer.rows} == {Fit.NO_PLACES}
+
+
+def test_a_workload_of_an_unrelated_queue_is_asked_to_end() -> None:
+    other = placed(pods("x", 2, queue="b"), ("h22", 2), queue="b")
+    _, _, changes = said(two_racks(pods("job", 8, required=RACK), other))
+    assert changes == [
+        "6 instead of 8 pods in pod set main",
+        (
+            f"podset-required-topology: {BLOCK} instead of podset-required-topology: {RACK} "
+            "in pod set main"
+        ),
+        (
+            f"podset-preferred-topology: {RACK} instead of podset-required-topology: {RACK} "
+            "in pod set main"
+        ),
+        "Workload ns/x finishes or is deleted",
+    ]
+
+
+def test_several_workloads_that_have_to_end_and_nodes_to_be_uncordoned_come_together() -> None:
+    x = placed(pods("x", 4, queue="b"), ("h21", 4), queue="b")
+    nodes = [node("h11", "r1"), node("h21", "r2"), node("h22", "r2", unschedulable=True)]
+    answer, texts, changes = said(world(nodes, pods("job", 8, required=RACK), x))
+    assert texts == [
+        "Pod set main: rack r1 has room for 4 of 8 pods",
+        (
+            "Pod set main: rack r2 has room for 0 of 8 pods: node h21 is used by ns/x, "
+            "node h22 is cordoned"
+        ),
+    ]
+    assert "uncordon Node h22" not in changes
+    assert "all of these: Workload ns/x finishes or is deleted; uncordon Node h22" in changes
+    assert "nodes" in answer.tried
+
+
+def test_one_node_that_is_cordoned_and_one_that_is_not_ready() -> None:
+    nodes = [
+        node("h11", "r1"),
+        node("h12", "r1", unschedulable=True),
+        node("h21", "r2", ready=False),
+    ]
+    _, texts, changes = said(world(nodes, pods("job", 8, preferred=RACK)))
+    assert texts == [
+        (
+            "Pod set main: flavor f has room for 4 of 8 pods: node h12 is cordoned, "
+            "node h21 is not ready"
+        )
+    ]
+    assert changes == ["4 instead of 8 pods in pod set main", "uncordon Node h12"]
+
+
+def test_to_uncordon_a_node_takes_away_the_taint_of_its_cordon_but_no_other() -> None:
+    cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    for taints, offered in (([cordon], True), ([cordon, TAINT], False)):
+        nodes = [node("h11", "r1"), node("h12", "r1", unschedulable=True, taints=taints)]
+        _, texts, changes = said(world(nodes, pods("job", 8, required=RACK)))
+        assert texts == ["Pod set main: rack r1 has room for 4 of 8 pods: node h12 is cordoned"]
+        assert ("uncordon Node h12" in changes) is offered
+
+
+def test_pods_lack_room_although_quota_suffices_and_nobody_may_be_preempted() -> None:
+    other = placed(pods("x", 2, queue="b"), ("h11", 2), queue="b")
+    base = world([node("h11", "r1", 8)], pods("job", 8, required=RACK), other)
+    preemption = {"withinClusterQueue": "LowerPriority"}
+    queue = make_cluster_queue("a", {"f": {"cpu": 100}}, preemption=preemption)
+    answer, _, _ = said(base.with_cluster_queue(queue))
+    assert isinstance(answer.reason, NoFlavors)
+    assert answer.reason.together is not None
+    lack = "it would still lack room on nodes for its pods"
+    assert answer.reason.together.text == f"no Workload may be preempted, and {lack}"
+    with_victim = attrs.evolve(
+        answer.reason.together, candidates=1, named=(KEY,), borrowing=False, spared=2
+    )
+    assert with_victim.text == f"With ns/job gone {lack}; fair sharing protects 2 more"
+
+
+def test_fewer_pods_stay_whole_slices() -> None:
+    asked = {"podSetSliceRequiredTopology": RACK, "podSetSliceSize": 3}
+    nodes = [node("h11", "r1"), node("h21", "r2")]
+    _, texts, changes = said(world(nodes, pods("job", 9, **asked)))
+    assert texts == ["Pod set main: flavor f has room for 2 of 3 slices of 3 pods"]
+    assert changes == ["6 instead of 9 pods in pod set main"]
+
+
+def test_pods_that_are_larger_than_any_node() -> None:
+    _, texts, changes = said(world([node("h11", "r1")], pods("job", 1, 5, unconstrained=True)))
+    assert texts == [
+        (
+            "Pod set main: flavor f has room for 0 of 1 pods: node h11 is too small: 4 of cpu, "
+            "but a pod needs 5"
+        )
+    ]
+    assert changes == []
+
+
+def test_racks_of_one_name_in_several_blocks_are_told_apart() -> None:
+    nodes = [node(f"{block}{at}", "r", block=block) for block in "bc" for at in range(2)]
+    _, texts, _ = said(world(nodes, pods("job", 9, required=RACK)))
+    assert [text.partition(" has ")[0] for text in texts] == [
+        "Pod set main: rack b/r",
+        "Pod set main: rack c/r",
+    ]
+
+
+def test_what_other_nodes_hold_is_counted_not_listed() -> None:
+    nodes = [node(f"h{at}", "r", 1) for at in range(6)]
+    _, texts, _ = said(world(nodes, pods("job", 2, required=HOST)))
+    assert len(texts) == 4
+    assert texts[-1] == "Pod set main: 3 more nodes have room for 1 or fewer"
+
+
+def test_who_would_take_the_room_first_from_another_tree_counts_in_every_trial() -> None:
+    x = placed(pods("x", 4, queue="b"), ("h11", 4), queue="b")
+    y = pods("y", 4, queue="b", unconstrained=True)
+    job, nodes, ends = pods("job", 4, required=RACK), [node("h11", "r1")], "Workload ns/x finishes"
+    _, _, changes = said(world(nodes, job, x, y))
+    assert any(text.startswith(ends) for text in changes)
+    first = attrs.evolve(y, spec=attrs.evolve(y.spec, priority=1))
+    _, _, changes = said(world(nodes, job, x, first))
+    assert not any(text.startswith(ends) for text in changes)
+
+
+def test_without_mixed_profile_pods_go_where_most_room_is() -> None:
+    nodes = [node(f"h{cpu}", "r", cpu) for cpu in (1, 2, 3)]
+    base, where = world(nodes, pods("job", 4, unconstrained=True)), {}
+    for mixed in (True, False):
+        settings = attrs.evolve(base.settings, mixed_profile=mixed)
+        admit = outcome(attrs.evolve(base, settings=settings), KEY, NOW).admit
+        assert admit is not None
+        placed = admit.admission.pod_set_assignments[0].topology_assignment
+        assert placed is not None
+        where[mixed] = {host: count for (host,), count in placed.domains}
+    assert where == {True: {"h1": 1, "h2": 2, "h3": 1}, False: {"h1": 1, "h3": 3}}
+
+
+def test_a_level_that_the_topology_lacks_comes_with_those_that_it_has() -> None:
+    found = world([node("h11", "r1")], pods("job", 1, required="example.com/typo"))
+    reason = explain(found, KEY, NOW).reason
+    assert isinstance(reason, NoFlavors)
+    ((_, blocker),) = reason.blockers
+    assert isinstance(blocker, TopologyMismatch)
+    assert blocker.detail == f"Topology t of flavor f has the levels {BLOCK}, {RACK}, {HOST}"
+
+
+def test_a_missing_topology_is_named_in_the_table() -> None:
+    found = world([node("h11", "r1")], pods("job", 1, required=RACK))
+    assert {row.fit for row in explain(found, KEY, NOW).rows} == {Fit.FITS}
+    missing = attrs.evolve(found, topologies={})
+    assert {row.fit for row in explain(missing, KEY, NOW).rows} == {Fit.NO_TOPOLOGY}
+    off = attrs.evolve(missing, settings=attrs.evolve(found.settings, places_pods=False))
+    assert Fit.NO_TOPOLOGY not in {row.fit for row in explain(off, KEY, NOW).rows}

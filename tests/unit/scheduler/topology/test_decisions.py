@@ -1,0 +1,142 @@
+"""Quota and places decide together, in small worlds over a few cycles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kueuelib.api.workload import HOST
+from kueuelib.testing.scenario_form import PARALLEL
+from kueuelib.testing.scenarios import run
+
+Obj = dict[str, Any]
+
+
+def node(name: str, cpu: int = 4, **more: Any) -> Obj:
+    labels = {"rack": "r", HOST: name, "tas": "yes", "pool": "x"}
+    return {"name": name, "labels": labels, "alloc": {"cpu": cpu, "pods": 9}, **more}
+
+
+def pods(name: str, queue: str, count: int, **more: Any) -> Obj:
+    request = more.pop("topology", {"required": "rack"})
+    pod_set = {"name": "main", "count": count, "req": {"cpu": 1}, "topology": request}
+    if "on" in more:
+        pod_set["assignment"] = {"levels": [HOST], "domains": [[[more.pop("on")], count]]}
+        pod_set["flv"] = "f0"
+    return {"name": name, "cq": queue, "created": 1, "podsets": [pod_set], **more}
+
+
+def queue(cpu: int = 8, flavor: str = "f0", **more: Any) -> Obj:
+    return {"groups": [{flavor: {"cpu": cpu}}], **more}
+
+
+def world(**given: Any) -> Obj:
+    flavors = {
+        "f0": {"topologyName": "t", "labels": {"tas": "yes"}},
+        "f1": {"topologyName": "t", "labels": {"pool": "x"}},
+    }
+    base = {"topologies": {"t": ["rack", HOST]}, "flavors": flavors, "cycles": 3}
+    return {**base, "nodes": [node("n")], "cqs": {"a": queue(), "b": queue()}, **given}
+
+
+def admitted(scenario: Obj) -> list[list[str]]:
+    return [sorted(cycle["admitted"]) for cycle in run(scenario)["cycles"]]
+
+
+def test_room_that_a_workload_of_another_tree_leaves_wakes_who_waits_for_it() -> None:
+    both = {"admitted": [pods("r", "b", 4, on="n")], "pending": [pods("p", "a", 4)]}
+    assert admitted(world(**both, finish={"1": ["r"]})) == [[], ["p"], []]
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"nodes": [node("m")]},
+        {"nodes": [node("n", 8)]},
+        {"pods": [{"name": "pod", "deleted": True}]},
+    ],
+)
+def test_nodes_that_come_or_have_more_room_wake_who_waits_for_it(event: Obj) -> None:
+    taken = [{"name": "pod", "node": "n", "req": {"cpu": 4}, "phase": "Running"}]
+    waiting = world(pods=taken, pending=[pods("p", "a", 4)], events={"1": event})
+    assert admitted(waiting) == [[], ["p"], []]
+
+
+def test_flavors_that_share_nodes_do_not_give_them_twice_in_one_cycle() -> None:
+    queues = {"a": queue(), "b": queue(flavor="f1")}
+    waiting = [pods("p", "a", 4), pods("q", "b", 4)]
+    assert admitted(world(cqs=queues, pending=waiting))[0] == ["p"]
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_victims_leave_for_places_although_quota_would_do(parallel: bool) -> None:
+    low = pods("low", "a", 4, on="n", prio=0)
+    queues = {"a": queue(preemption={"within": "LowerPriority"})}
+    result = run(
+        world(
+            cqs=queues,
+            admitted=[low],
+            pending=[pods("high", "a", 4, prio=1)],
+            **{PARALLEL: parallel},
+        )
+    )
+    first, second, _ = result["cycles"]
+    assert first["preempted"] == {"low": {"by": "high", "reason": "InClusterQueue"}}
+    assert second["admitted"]["high"]["main"]["assignment"]["domains"] == [[["n"], 4]]
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_a_head_that_never_had_places_does_not_keep_others_waiting(parallel: bool) -> None:
+    running = pods("runs", "a", 2, on="n", prio=9)
+    queues = {"a": queue(preemption={"within": "LowerPriority"})}
+    waiting = [pods("large", "a", 3, prio=9), pods("small", "a", 1, prio=1)]
+    given = world(cqs=queues, admitted=[running], pending=waiting, **{PARALLEL: parallel})
+    assert admitted(given) == [[], ["small"], []]
+
+
+def test_nobody_leaves_for_pods_that_no_nodes_could_hold() -> None:
+    low = pods("low", "a", 4, on="n", prio=0)
+    queues = {"a": queue(preemption={"within": "LowerPriority"})}
+    result = run(world(cqs=queues, admitted=[low], pending=[pods("high", "a", 5, prio=1)]))
+    (first, *_) = result["cycles"]
+    assert not first["preempted"]
+    waiting = first["pending"]["high"]
+    assert (waiting["class"], waiting["qr_reason"]) == ("no-fit", "TopologyPlacementFailed")
+
+
+def test_pods_wait_for_their_nodes_and_then_get_places() -> None:
+    made = {"nodes": [node("m")], "ready": {"p": {"sel": {HOST: "m"}}}}
+    queues = {"a": queue(provisioning=True)}
+    result = run(world(cqs=queues, pending=[pods("p", "a", 3)], events={"1": made}))
+    first, second, _ = result["cycles"]
+    assert first["admitted"]["p"]["main"]["delayed"] == "Pending"
+    got = second["admitted"]["p"]["main"]
+    assert (got["delayed"], got["assignment"]["domains"]) == ("Ready", [[["m"], 3]])
+
+
+def test_pods_of_a_failed_node_move_and_without_another_node_their_workload_is_evicted() -> None:
+    running = pods("r", "a", 2, on="n", unhealthy=["n"])
+    gone = node("n", ready=False)
+    moved = run(world(nodes=[gone, node("m")], admitted=[running], pending=[]))["cycles"][0]
+    assert moved["admitted"]["r"]["main"]["assignment"]["domains"] == [[["m"], 2]]
+    lost = run(world(nodes=[gone, node("m", 1)], admitted=[running], pending=[]))["cycles"][0]
+    assert lost["evicted"] == {"r": "NodeFailures"}
+
+
+@pytest.mark.parametrize(("cpu", "least", "count"), [(7, 1, 4), (4, 3, 4), (7, 5, None)])
+def test_fewer_pods_are_whole_slices(cpu: int, least: int, count: int | None) -> None:
+    sliced = {"required": "rack", "sliceTopology": HOST, "sliceSize": 4}
+    asked = pods("p", "a", 8, topology=sliced)
+    asked["podsets"][0]["min"] = least
+    found = run(world(nodes=[node("n", 8)], cqs={"a": queue(cpu)}, pending=[asked]))["cycles"]
+    started = found[0]["admitted"].get("p", {"main": {"count": None}})
+    assert started["main"]["count"] == count
+
+
+def test_slices_that_do_not_divide_the_pods_are_refused() -> None:
+    sliced = {"required": "rack", "sliceTopology": HOST, "sliceSize": 3}
+    result = run(world(pending=[pods("p", "a", 4, topology=sliced)]))
+    waiting = result["cycles"][0]["pending"]["p"]
+    assert waiting["qr_reason"] == "NoMatchingFlavor"
+    assert "slice size 3 must evenly divide pod count 4" in waiting["message"]
