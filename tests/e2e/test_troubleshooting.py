@@ -40,6 +40,7 @@ from kueuelib.app.doctor.finding import Finding
 PAGE = Path(__file__).parents[2] / "docs/troubleshooting.md"
 SECRET = "/api/v1/namespaces/kueue-system/secrets/kueue-webhook-server-cert"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/kueue-system/leases/c1f6bfd2.kueue.x-k8s.io"
 MUTATING = f"{HOOKS}/mutatingwebhookconfigurations"
 WORKLOADS = f"{KUEUE}/namespaces/{TEAM}/workloads"
 RESTART_SECONDS = 150.0
@@ -82,8 +83,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
 def crash(cluster: Installed) -> None:
     """The pods of the manager do not answer, and give up the Lease."""
     cluster.processes.kill("manager")
-    path = "/apis/coordination.k8s.io/v1/namespaces/kueue-system/leases"
-    cluster.rest.merge(f"{path}/c1f6bfd2.kueue.x-k8s.io", {"spec": {"holderIdentity": ""}})
+    cluster.rest.merge(LEASE, {"spec": {"holderIdentity": ""}})
 
 
 def refuse(cluster: Installed) -> None:
@@ -333,9 +333,15 @@ def test_after_an_older_copy_was_restored_the_manager_starts_over(tmp_path: Path
             cluster.processes.start("apiserver", *cluster.server)
             eventually(lambda: answers(cluster), PATIENCE)
 
+        def renewed() -> str:
+            return str(cluster.rest.get(LEASE)["spec"]["renewTime"])
+
         served_from(lambda: shutil.copytree(data, copy))
+        copied = renewed()
         cluster.rest.create(JOBS, job("later"))
         eventually(lambda: cluster.rest.get(f"{JOBS}/later")["status"].get("active"), PATIENCE)
+        # a copy that has the manager's latest Lease may be taken for the history it knows
+        eventually(lambda: renewed() > copied, PATIENCE)
         served_from(lambda: (shutil.rmtree(data), shutil.copytree(copy, data)))
 
         def submitted() -> bool:
