@@ -13,8 +13,9 @@ from figures import show
 from kueuelib.api.codec import decode
 from kueuelib.api.core import PodSpec
 from kueuelib.api.workload import HOST, TopologyRequest
+from kueuelib.scheduler.topology.demand import PodsToPlace
 from kueuelib.scheduler.topology.nodes import NodeCache, NodeFacts, TopologyOfFlavor
-from kueuelib.scheduler.topology.placement import Placement, PodsToPlace, place
+from kueuelib.scheduler.topology.placement import Placement, place
 
 NODES = 5_000
 LEVELS = ("zone", "block", "rack", HOST)

@@ -14,14 +14,9 @@ from kueuelib.api.codec import decode
 from kueuelib.api.core import PodSpec, Taint
 from kueuelib.api.workload import HOST, TopologyConstraint, TopologyRequest
 from kueuelib.scheduler.topology import nodes as node_cache
+from kueuelib.scheduler.topology.demand import PodsToPlace, layers_of
 from kueuelib.scheduler.topology.nodes import NodeCache, NodeFacts, TopologyOfFlavor
-from kueuelib.scheduler.topology.placement import (
-    NoDomain,
-    Placement,
-    PodsToPlace,
-    layers_of,
-    place,
-)
+from kueuelib.scheduler.topology.placement import NoDomain, Placement, place
 from kueuelib.scheduler.topology.pod_sets import Member, place_all, replace
 from kueuelib.scheduler.topology.tree import FlavorNodes, LeafRoom, total_charges
 

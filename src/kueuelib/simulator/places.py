@@ -12,7 +12,7 @@ import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.topology.placement import POD_SLOTS
+from kueuelib.scheduler.topology.demand import POD_SLOTS
 from kueuelib.scheduler.topology.tree import FlavorNodes
 from kueuelib.simulator.figures import shown
 from kueuelib.simulator.live import Listener

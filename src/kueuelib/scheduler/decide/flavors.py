@@ -50,7 +50,7 @@ from kueuelib.scheduler.quota.amounts import (
 )
 from kueuelib.scheduler.quota.queue_spec import FIRST_FIT, Fungibility
 from kueuelib.scheduler.quota.snapshot import Snapshot
-from kueuelib.scheduler.topology.placement import layers_of
+from kueuelib.scheduler.topology.demand import layers_of
 from kueuelib.scheduler.topology.pod_sets import Member, NoPlace, place_all
 from kueuelib.scheduler.values import changed, value
 

@@ -31,7 +31,7 @@ from kueuelib.scheduler.quota.amounts import PODS
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.reasons import Reason
 from kueuelib.scheduler.settings import Settings
-from kueuelib.scheduler.topology.placement import layers_of
+from kueuelib.scheduler.topology.demand import layers_of
 from kueuelib.scheduler.topology.pod_sets import place_all
 from kueuelib.scheduler.values import changed, value
 

@@ -34,7 +34,7 @@ from kueuelib.scheduler.pending.workload_info import PodSetNeeds, WorkloadInfo
 from kueuelib.scheduler.policy import Protected, Unevictable, again_after
 from kueuelib.scheduler.quota.amounts import Amounts, Charge, FlavorResource, Requests
 from kueuelib.scheduler.quota.queue_spec import Flavor, FlavorGroup, QueueSpec
-from kueuelib.scheduler.topology.placement import asks_explicitly, missing_level
+from kueuelib.scheduler.topology.demand import asks_explicitly, missing_level
 from kueuelib.scheduler.topology.pod_sets import Member, Places
 from kueuelib.scheduler.topology.tree import total_charges
 from kueuelib.scheduler.values import changed, value

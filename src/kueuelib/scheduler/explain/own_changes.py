@@ -15,7 +15,7 @@ from kueuelib.api.struct import frozen
 from kueuelib.scheduler.explain.changes import UnsizedChange
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.pending.workload_info import gates_of, missing_pods
-from kueuelib.scheduler.topology.placement import layers_of
+from kueuelib.scheduler.topology.demand import layers_of
 
 
 @frozen

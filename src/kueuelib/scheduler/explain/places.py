@@ -16,14 +16,9 @@ from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.amounts import leaves_of
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import NoFlavors, Preempting, Reason
+from kueuelib.scheduler.topology.demand import POD_SLOTS, PodsToPlace, Unplaceable
 from kueuelib.scheduler.topology.nodes import NodeFacts, TopologyOfFlavor
-from kueuelib.scheduler.topology.placement import (
-    POD_SLOTS,
-    PodsToPlace,
-    RoomByDomain,
-    Unplaceable,
-    room_by_domain,
-)
+from kueuelib.scheduler.topology.placement import RoomByDomain, room_by_domain
 from kueuelib.scheduler.topology.pod_sets import Member, asked_after
 from kueuelib.scheduler.topology.tree import DomainTree, FlavorNodes, LeafKey, leaf_key
 

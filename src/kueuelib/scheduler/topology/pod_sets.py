@@ -13,17 +13,15 @@ import attrs
 
 from kueuelib.api.core import PodSpec
 from kueuelib.api.workload import HOST, Admission, Domain, TopologyConstraint, TopologyRequest
-from kueuelib.scheduler.topology.placement import (
+from kueuelib.scheduler.topology.demand import (
     NO_LEVEL,
     POD_SLOTS,
-    Misfit,
-    Placement,
     PodsToPlace,
     Unplaceable,
     asks_explicitly,
     layers_of,
-    place,
 )
+from kueuelib.scheduler.topology.placement import Misfit, Placement, place
 from kueuelib.scheduler.topology.tree import (
     Charges,
     Columns,

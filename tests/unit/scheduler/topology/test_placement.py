@@ -12,20 +12,14 @@ import pytest
 from kueuelib.api.codec import decode
 from kueuelib.api.core import PodSpec, Taint
 from kueuelib.api.workload import HOST, TopologyConstraint, TopologyRequest
+from kueuelib.scheduler.topology.demand import PodsToPlace, Unplaceable, missing_level
 from kueuelib.scheduler.topology.nodes import (
     NodeCache,
     NodeFacts,
     TopologyOfFlavor,
     node_facts,
 )
-from kueuelib.scheduler.topology.placement import (
-    NoDomain,
-    Placement,
-    PodsToPlace,
-    Unplaceable,
-    missing_level,
-    place,
-)
+from kueuelib.scheduler.topology.placement import NoDomain, Placement, place
 from kueuelib.scheduler.topology.pod_sets import replace
 from kueuelib.scheduler.topology.tree import FlavorNodes
 from kueuelib.testing.topology_scenarios import is_placement, placement_of
