@@ -73,6 +73,8 @@ class NoFlavors:
             for an outside change of quota; otherwise 0.
         protected: the workloads that the preemption policy protected, or None.
         unevictable: those whose eviction the API server refused, or None.
+        room: how many pods the nodes have room for, and where (KEP-2724); empty if quota is all
+            that is missing.
     """
 
     pod_sets: tuple[PodSetBlocked, ...]
@@ -81,6 +83,7 @@ class NoFlavors:
     in_vain: int = 0
     protected: Protected | None = None
     unevictable: Unevictable | None = None
+    room: str = ""
 
     @property
     def needs_preemption(self) -> bool:
@@ -351,6 +354,8 @@ def waits_alone(reason: Reason) -> bool:
 
 def render(reason: Reason) -> str:
     """The message of `QuotaReserved=False` and of the event, without a limit of length."""
+    if isinstance(reason, NoFlavors) and reason.room:
+        return f"{reason.text}. {reason.room}"
     return reason.text
 
 

@@ -507,7 +507,7 @@ def _report(cycle: CycleInput, plan: Plan) -> Obj:
             wait.key.name: {
                 "cq": wait.cluster_queue,
                 "class": _class_of(wait),
-                "message": wait.message,
+                "message": wait.reason.text,
                 "qr_reason": wait.condition_reason,
             }
             for wait in plan.waits

@@ -17,6 +17,8 @@ from kueuelib.api.quantity import Quantity
 from kueuelib.errors import InvalidQuantity
 
 POD_SET = re.compile(r"couldn't assign flavors to pod set (?P<name>\S+?): ")
+ROOM = re.compile(r"\. (?:At best|Even without other Workloads), (?P<room>.*)", re.DOTALL)
+"""What a message says about nodes after the causes of all pod sets."""
 
 CAUSES = (
     (
@@ -71,6 +73,8 @@ SHORTAGES = re.compile("|".join(pattern for pattern, _ in CAUSES[:2]))
 """The causes that name an amount."""
 _CAUSE = re.compile("|".join(f"(?:{pattern})" for pattern, _ in CAUSES))
 _CAUSES = tuple((re.compile(pattern), form) for pattern, form in CAUSES)
+_TREE = re.compile(r'topology "')
+"""How the causes about nodes begin, of which `ROOM` says more."""
 _OTHERS = tuple((re.compile(pattern, re.DOTALL), form) for pattern, form in OTHERS)
 
 
@@ -88,12 +92,17 @@ def shorten(message: str) -> str:
     for pattern, form in _OTHERS:
         if match := pattern.fullmatch(message):
             return match.expand(form)
-    _, *parts = POD_SET.split(message)
+    before, *room = ROOM.split(message, 1)
+    _, *parts = POD_SET.split(before)
     names, texts = parts[::2], parts[1::2]
     shorts = []
     for name, text in zip(names, texts, strict=True):
         label = f"{name}: " if len(names) > 1 else ""
-        shorts += [f"{label}{_short(cause[0])}" for cause in _CAUSE.finditer(text)]
+        causes = (cause[0] for cause in _CAUSE.finditer(text))
+        shorts += [f"{label}{_short(one)}" for one in causes if not (room and _TREE.match(one))]
+    if names and room:
+        cause = _CAUSE.match(room[0])
+        shorts.append(_short(cause[0]) if cause else room[0])
     return "; ".join(shorts) or message
 
 

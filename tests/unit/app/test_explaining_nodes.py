@@ -8,8 +8,8 @@ import pytest
 
 from kueuelib.api.meta import Obj
 from kueuelib.api.workload import HOST
-from kueuelib.app.explaining.asking import ObjectAnswer, ask
-from kueuelib.app.explaining.subject import parse_reference
+from kueuelib.app.explaining.asking import ObjectAnswer, ask, ask_about
+from kueuelib.app.explaining.subject import Document, parse_reference
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.trial import TrialResult
 from kueuelib.scheduler.settings import Settings
@@ -61,6 +61,21 @@ async def test_without_the_right_to_list_nodes_only_quota_is_examined(kind: str)
     assert answer.explanation.verdict is TrialResult.ADMITTED
     note = f"you may not list {kind}, so only quota was examined, not whether the pods fit on nodes"
     assert any(one.startswith(note) for one in answer.notes)
+
+
+async def test_a_manifest_is_examined_for_quota_only_without_the_right_to_list_nodes() -> None:
+    asked = next(each for each in world() if each["kind"] == "Workload")
+    asked["metadata"]["name"] = "new"
+    client = cast("Client", FakeClient(*world(), forbidden=("nodes",)))
+    document = Document(asked, "manifest", "Workload new")
+    (answer,) = await ask_about(client, (document,), 0.0, Settings(places_pods=True))
+    assert answer.explanation is not None
+    assert answer.explanation.verdict is TrialResult.ADMITTED
+    assert any(one.startswith("you may not list nodes, so only quota") for one in answer.notes)
+    client = cast("Client", FakeClient(*world()))
+    (answer,) = await ask_about(client, (document,), 0.0, Settings(places_pods=True))
+    assert answer.explanation is not None
+    assert answer.explanation.verdict is TrialResult.WAITS, "the pod of somebody takes the node"
 
 
 async def test_without_the_right_to_list_pods_their_room_counts_as_free() -> None:

@@ -15,6 +15,7 @@ from kueuelib.scheduler.explain.trial import TrialResult, outcome
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
 from kueuelib.testing.builders import make_cluster_queue
+from kueuelib.workload.short_reasons import shorten
 
 
 def said(world: World) -> tuple[Explanation, list[str], list[str]]:
@@ -41,7 +42,8 @@ def test_the_domain_that_lacks_least_is_named_first_with_the_causes() -> None:
     assert render(answer.reason) == (
         "couldn't assign flavors to pod set main: "
         'topology "t" allows to fit only 6 out of 8 pod(s). '
-        'Total nodes: 4; excluded: taint "broken=yes:NoSchedule": 1'
+        'Total nodes: 4; excluded: taint "broken=yes:NoSchedule": 1. '
+        "At best, rack r2 has room for 6 of 8 pods"
     )
     assert texts == [
         "Pod set main: rack r2 has room for 6 of 8 pods: node h22 is used by ns/x",
@@ -111,6 +113,51 @@ def test_to_uncordon_a_node_takes_away_the_taint_of_its_cordon_but_no_other() ->
         assert ("uncordon Node h12" in changes) is offered
 
 
+def message_of(world: World) -> tuple[str, str]:
+    """The reason and the message of the condition."""
+    reason = explain(world, KEY, NOW).reason
+    assert reason is not None
+    return condition_reason(reason), render(reason)
+
+
+def test_without_enough_nodes_the_message_names_the_best_domain_without_other_workloads() -> None:
+    other = placed(pods("x", 2, queue="b"), ("h22", 2), queue="b")
+    reason, message = message_of(two_racks(pods("job", 9, required=RACK), other))
+    assert reason == "TopologyPlacementFailed"
+    assert "allows to fit only 6 out of 9 pod(s). Total nodes: 4" in message, "with ns/x"
+    assert message.endswith(". Even without other Workloads, rack r2 has room for 8 of 9 pods")
+
+
+def test_if_quota_and_nodes_are_short_the_message_names_both() -> None:
+    nodes = [node("h11", "r1"), node("h21", "r2", 2)]
+    other, quota = pods("x", 8, queue="a"), {"f": {"cpu": 12}}
+    holder = placed(other, ("h11", 4), ("h12", 4))
+    found = world(nodes, pods("job", 6, required=RACK), holder)
+    found = found.with_cluster_queue(make_cluster_queue("a", quota))
+    reason, message = message_of(found)
+    assert reason == "TopologyPlacementFailed"
+    assert message == (
+        "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor f, "
+        "2 more needed. Even without other Workloads, rack r1 has room for 4 of 6 pods"
+    )
+    assert shorten(message) == "cpu on f: 2 more needed; rack r1 has room for 4 of 6 pods"
+    _, message = message_of(found.with_workload(pods("job", 7, unconstrained=True)))
+    assert message.endswith(
+        '. Even without other Workloads, topology "t" allows to fit only 6 out of 7 pod(s)'
+    )
+
+
+def test_a_pod_set_that_has_others_beside_it_is_named() -> None:
+    found = world([node("h11", "r1", 8)], pods("job", 6, required=RACK))
+    (first,) = found.workloads[KEY].spec.pod_sets
+    others = tuple(attrs.evolve(first, name=name) for name in ("a", "b"))
+    job = found.workloads[KEY]
+    job = attrs.evolve(job, spec=attrs.evolve(job.spec, pod_sets=others))
+    _, message = message_of(found.with_workload(job))
+    assert message.endswith("rack r1 has room for 2 of 6 pods of pod set b")
+    assert shorten(message) == "rack r1 has room for 2 of 6 pods of pod set b"
+
+
 def test_pods_lack_room_although_quota_suffices_and_nobody_may_be_preempted() -> None:
     other = placed(pods("x", 2, queue="b"), ("h11", 2), queue="b")
     base = world([node("h11", "r1", 8)], pods("job", 8, required=RACK), other)
@@ -125,6 +172,20 @@ def test_pods_lack_room_although_quota_suffices_and_nobody_may_be_preempted() ->
         answer.reason.together, candidates=1, named=(KEY,), borrowing=False, spared=2
     )
     assert with_victim.text == f"With ns/job gone {lack}; fair sharing protects 2 more"
+
+
+def test_a_toleration_of_the_taint_of_nodes_is_offered_if_it_is_enough() -> None:
+    nodes = [node("h11", "r1"), *(node(f"h1{at}", "r1", taints=[TAINT]) for at in (2, 3))]
+    nodes += [node("h21", "r2", 1, taints=[{"key": "other", "effect": "NoExecute"}])]
+    _, _, changes = said(world(nodes, pods("job", 12, required=RACK)))
+    offered = [text for text in changes if "tolerate" in text]
+    assert offered == ["let its pods tolerate the taint broken=yes:NoSchedule of nodes h12, h13"]
+    _, _, changes = said(world(nodes, pods("job", 13, required=RACK)))
+    assert not any("tolerate" in text for text in changes)
+    spread = [one for one in nodes if one["metadata"]["name"] != "h13"]
+    _, _, changes = said(world(spread, pods("job", 8, unconstrained=True)))
+    offered = [text for text in changes if "tolerate" in text]
+    assert offered == ["let its pods tolerate the taint broken=yes:NoSchedule of node h12"]
 
 
 def test_fewer_pods_stay_whole_slices() -> None:

@@ -73,6 +73,36 @@ def test_pod_sets_are_named_if_there_are_several() -> None:
     )
 
 
+IN_RACKS = NoPlaces("a", NoDomain("racks", 8, 6, False, (), 4, {'taint "k:NoSchedule"': 1}).text)
+
+
+@pytest.mark.parametrize(
+    ("blockers", "room", "short"),
+    [
+        (
+            (IN_RACKS,),
+            "At best, rack r7 has room for 6 of 8 pods",
+            "rack r7 has room for 6 of 8 pods",
+        ),
+        (
+            (IN_USE,),
+            "Even without other Workloads, rack r7 has room for 6 of 8 pods of pod set main",
+            "cpu on on-demand: 2 more needed; rack r7 has room for 6 of 8 pods of pod set main",
+        ),
+        (
+            (IN_USE,),
+            f"Even without other Workloads, {IN_RACKS.text}",
+            "cpu on on-demand: 2 more needed; topology racks: room for 6 of 8",
+        ),
+    ],
+)
+def test_where_the_nodes_have_most_room_is_kept(
+    blockers: tuple[Blocker, ...], room: str, short: str
+) -> None:
+    found = reasons.NoFlavors((blocked(*blockers),), Mode.NO_FIT, room=room)
+    assert shorten(reasons.render(found)) == short
+
+
 def test_sentences_that_follow_do_not_matter() -> None:
     message = reasons.render(no_flavors(blocked(IN_USE), in_vain=5))
     assert shorten(message) == SHORT[IN_USE]

@@ -23,6 +23,7 @@ from kueuelib.app.explaining.gather import (
     missing,
     read_cluster,
 )
+from kueuelib.app.explaining.nodes import without_places
 from kueuelib.app.explaining.starts import (
     creation_problem,
     deletion_problem,
@@ -546,6 +547,7 @@ def _hypothetical(
         alone = unmanaged(document.obj, document.title, jobs, cluster.world, submitted=False)
         if alone is None:
             world = world.with_workload(workload)
+            world = without_places(world) if cluster.only_quota else world
         outcomes.append(alone or workload.key)
     return tuple(
         _left_alone(document.obj, document.title, one, jobs, cluster.notes)

@@ -13,7 +13,13 @@ from kueuelib.api import core, kinds, kueue
 from kueuelib.api.codec import decode
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of, labels_of
 from kueuelib.api.names import ACTIVE, NAMESPACE_NAME_LABEL
-from kueuelib.app.explaining.nodes import ON_NODES, PLACING, names_topology, with_nodes
+from kueuelib.app.explaining.nodes import (
+    ON_NODES,
+    PLACING,
+    names_topology,
+    places_matter,
+    with_nodes,
+)
 from kueuelib.app.stored_versions import is_unconverted, list_stored
 from kueuelib.errors import (
     ApiError,
@@ -192,6 +198,8 @@ class ClusterData:
         classes: the raw priority classes.
         notes: what could not be read and was left out, for people.
         unreadable: the objects that are left out, by kind and key, each with the broken rules.
+        only_quota: whether places on nodes are left out, because nodes or Topologies may not be
+            listed.
     """
 
     world: World
@@ -199,6 +207,7 @@ class ClusterData:
     classes: PriorityClasses
     notes: tuple[str, ...]
     unreadable: tuple[tuple[str, ObjectKey, str], ...] = ()
+    only_quota: bool = False
 
 
 async def read_cluster(
@@ -356,6 +365,7 @@ def cluster_of(
         limit_ranges={one.key: one for one in reader.all(core.LimitRange)},
         runtime_classes={one.name: one for one in reader.all(core.RuntimeClass)},
     )
+    placing = places_matter(world)
     world, unseen = with_nodes(world, lists.of, lists.refused)
     notes += unseen
     classes = PriorityClasses(
@@ -367,7 +377,8 @@ def cluster_of(
         for kind, key, why in reader.unreadable
     ]
     workloads, unreadable = tuple(lists.of("Workload")), tuple(reader.unreadable)
-    return ClusterData(world, workloads, classes, tuple(sorted(notes)), unreadable)
+    only_quota = placing and not places_matter(world)
+    return ClusterData(world, workloads, classes, tuple(sorted(notes)), unreadable, only_quota)
 
 
 def with_namespaces(cluster: ClusterData, lists: Lists) -> ClusterData:

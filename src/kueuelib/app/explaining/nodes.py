@@ -26,6 +26,12 @@ def names_topology(flavors: Iterable[Obj]) -> bool:
     return any((flavor.get("spec") or {}).get("topologyName") for flavor in flavors)
 
 
+def places_matter(world: World) -> bool:
+    """Whether any pods need places on nodes."""
+    named = any(flavor.spec.topology_name for flavor in world.flavors.values())
+    return world.settings.places_pods and named
+
+
 def with_nodes(
     world: World, objects: Callable[[str], Sequence[Obj]], unseen: Collection[str]
 ) -> tuple[World, list[str]]:
@@ -39,13 +45,12 @@ def with_nodes(
     Returns:
         The world, and sentences about what is not seen.
     """
-    placed = any(flavor.spec.topology_name for flavor in world.flavors.values())
-    if not world.settings.places_pods or not placed:
+    if not places_matter(world):
         return world, []
     hidden = [one.plural for one in PLACING if one.kind in unseen]
     if hidden:
         text = f"you may not list {' and '.join(hidden)}, so only quota was examined"
-        return _without_places(world), [f"{text}, not whether the pods fit on nodes"]
+        return without_places(world), [f"{text}, not whether the pods fit on nodes"]
     topologies = [decode(Topology, obj) for obj in objects(kinds.TOPOLOGIES.kind)]
     nodes = map(node_facts, objects(kinds.NODES.kind))
     seen = attrs.evolve(
@@ -74,7 +79,7 @@ def foreign_pods(pods: Iterable[Obj]) -> Iterable[ForeignPod]:
             yield ForeignPod(key_of(pod), spec.get("nodeName") or "", request_of(spec))
 
 
-def _without_places(world: World) -> World:
+def without_places(world: World) -> World:
     """The same world in which no flavor has a topology, and no pods ask for one."""
     flavors = {
         name: attrs.evolve(one, spec=attrs.evolve(one.spec, topology_name=""))

@@ -497,6 +497,7 @@ class AdmissionPass:
             in_vain,
             proposal.protected,
             proposal.unevictable,
+            proposal.room,
         )
         if reason.keeps_quota(queue.spec.preemption):
             reserved = self._reserved(entry)

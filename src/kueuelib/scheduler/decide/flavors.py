@@ -51,6 +51,7 @@ from kueuelib.scheduler.quota.amounts import (
 from kueuelib.scheduler.quota.queue_spec import FIRST_FIT, Fungibility
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.topology.demand import layers_of
+from kueuelib.scheduler.topology.placement import NoDomain
 from kueuelib.scheduler.topology.pod_sets import Member, NoPlace, place_all
 from kueuelib.scheduler.values import changed, value
 
@@ -180,27 +181,46 @@ def _with_places(snapshot: Snapshot, preemptor: Preemptor, proposal: Proposal) -
 
 def with_places(snapshot: Snapshot, proposal: Proposal) -> Proposal:
     """A proposal whose pods have places now, or would have if nobody else had any."""
-    members, blocked = proposal.members, proposal.blocked
+    members, blocked, said, room = proposal.members, proposal.blocked, "", ""
     mode = proposal.mode
     if mode is FIT:
         placed = place_all(snapshot.leaves, members)
         if not isinstance(placed, tuple):
             return proposal.placed(placed)
         blocked = (*blocked, _unplaced(members, placed, Mode.PREEMPT))
-        mode = Mode.PREEMPT
+        said = placed[0].why.text
+        mode, room = Mode.PREEMPT, _room("At best", placed[0], members, said)
     alone = place_all(snapshot.leaves, members, empty=True)
     if isinstance(alone, tuple):
         if mode is proposal.mode:
             blocked = _unsaid(blocked, _unplaced(members, alone, NO_FIT))
-        return changed(proposal, mode=NO_FIT, blocked=blocked)
+        room = _room("Even without other Workloads", alone[0], members, said)
+        return changed(proposal, mode=NO_FIT, blocked=blocked, room=room)
     contested = set(proposal.contested)
     by_name = {one.name: one for one in proposal.admission.pod_set_assignments}
     for member in members:
         given = by_name[member.name]
         contested.update(pair_of(flavor, name) for name, flavor in given.flavors.items())
-    return changed(proposal, mode=mode, contested=frozenset(contested), blocked=blocked).placed(
-        alone
-    )
+    return changed(
+        proposal, mode=mode, contested=frozenset(contested), blocked=blocked, room=room
+    ).placed(alone)
+
+
+def _room(when: str, failure: NoPlace, members: Sequence[Member], said: str) -> str:
+    """One sentence about the room for pod sets that lack places; empty if there is nothing to add.
+
+    Args:
+        when: in which case.
+        failure: what was found for this case.
+        members: all pod sets that need places.
+        said: what the message says about nodes already.
+    """
+    why, names = failure.why, failure.pod_sets
+    best = why.best if isinstance(why, NoDomain) else ""
+    if best and len(members) > 1:
+        best += f" of pod set{'s' if len(names) > 1 else ''} {', '.join(names)}"
+    more = best or why.text
+    return "" if more == said else f"{when}, {more}"
 
 
 def _not_placeable(snapshot: Snapshot, member: Member) -> PodSetBlocked | None:

@@ -123,6 +123,7 @@ class Proposal:
         progress: which flavors were tried.
         contested: the part of `usage` that does not fit now.
         blocked: why it does not fit now.
+        room: how much of it the nodes have room for, for people; empty if that is not the obstacle.
         victims: the workloads that must leave first; empty if none must, or if none would help.
         together: why it would not help, if each pair of flavor and resource could be freed.
         protected: the workloads that the preemption policy protected, or None.
@@ -139,6 +140,7 @@ class Proposal:
     progress: Progress
     contested: frozenset[FlavorResource] = frozenset()
     blocked: tuple[PodSetBlocked, ...] = ()
+    room: str = ""
     victims: tuple[Victim, ...] = ()
     together: Together | None = None
     protected: Protected | None = None

@@ -49,7 +49,7 @@ from kueuelib.scheduler.explain.own_changes import (
     returns,
     slice_of,
 )
-from kueuelib.scheduler.explain.place_changes import cordoned, relaxations
+from kueuelib.scheduler.explain.place_changes import cordoned, relaxations, tainted
 from kueuelib.scheduler.explain.sizes import MOST
 from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, Place, World
 from kueuelib.scheduler.quota.queue_spec import queue_spec
@@ -87,11 +87,11 @@ def wider_policies(spec: ClusterQueueSpec) -> Iterator[tuple[str, str, Sequence[
 
 
 def tolerable(world: World, queue: ClusterQueue | None) -> list[tuple[str, Taint]]:
-    """The taints that keep pods off the flavors of a queue, each with its flavor."""
+    """The taints that keep pods off the flavors of a queue, each with its flavor for people."""
     if queue is None:
         return []
     return [
-        (name, taint)
+        (f"flavor {name}", taint)
         for name in queue_spec(queue).flavors
         if name in world.flavors
         for taint in world.flavors[name].spec.node_taints
@@ -365,15 +365,15 @@ def set_up(world: World, key: ObjectKey) -> Iterator[CandidateChange]:
 
 
 def for_nodes(world: World, workload: Workload) -> Iterator[CandidateChange]:
-    """Changes of a workload that give it more flavors.
+    """Changes of a workload that give it more flavors, or more nodes of them.
 
     Args:
         world: the facts.
         workload: the workload.
     """
-    job = job_of(workload)
-    for flavor, taint in tolerable(world, world.cluster_queue_of(workload)):
-        yield Tolerate(workload.key, flavor, taint, job=job)
+    job, queue = job_of(workload), world.cluster_queue_of(workload)
+    for where, taint in (*tolerable(world, queue), *tainted(world, workload, queue)):
+        yield Tolerate(workload.key, where, taint, job=job)
     if demands := node_demands(workload):
         yield AnyNode(workload.key, demands, job=job)
 

@@ -301,9 +301,14 @@ class MoveTo(OfJob, UnsizedChange):
 
 @frozen
 class Tolerate(OfJob, UnsizedChange):
-    """The pods tolerate a taint of a flavor."""
+    """The pods tolerate a taint.
 
-    flavor: str
+    Attributes:
+        where: the flavor, or the nodes, that have it, for people.
+        taint: the taint.
+    """
+
+    where: str
     taint: Taint
 
     kind = "toleration"
@@ -314,7 +319,7 @@ class Tolerate(OfJob, UnsizedChange):
         value = f"={self.taint.value}" if self.taint.value else ""
         return (
             f"let its pods tolerate the taint {self.taint.key}{value}:{self.taint.effect} "
-            f"of flavor {self.flavor}"
+            f"of {self.where}"
         )
 
     def apply(self, world: World) -> World:

@@ -7,10 +7,12 @@ from itertools import chain, combinations
 
 import attrs
 
+from kueuelib.api.core import Taint
 from kueuelib.api.kueue import ClusterQueue, ResourceFlavor, Workload
-from kueuelib.api.nodes import UNSCHEDULABLE
+from kueuelib.api.nodes import UNSCHEDULABLE, untolerated
+from kueuelib.api.phrases import some
 from kueuelib.api.struct import frozen
-from kueuelib.api.workload import TopologyRequest
+from kueuelib.api.workload import HOST, TopologyRequest
 from kueuelib.scheduler.explain.changes import CandidateChange, Ends, UnsizedChange
 from kueuelib.scheduler.explain.own_changes import OfJob, job_of
 from kueuelib.scheduler.explain.places import DomainRoom
@@ -174,6 +176,38 @@ def cordoned(world: World, queue: ClusterQueue) -> list[Uncordon]:
         and node.ready
         and any(wanted.items() <= node.labels.items() for wanted in labels)
     ]
+
+
+def tainted(
+    world: World, workload: Workload, queue: ClusterQueue | None
+) -> list[tuple[str, Taint]]:
+    """The taints that keep pods off the nodes of a ClusterQueue's flavors, those of most nodes
+    first, each with its nodes for people.
+
+    Args:
+        world: the facts.
+        workload: whose pods.
+        queue: the ClusterQueue; None if there is none.
+    """
+    taints: dict[tuple[str, str, str], Taint] = {}
+    nodes: dict[tuple[str, str, str], dict[str, None]] = {}
+    for flavor in _flavors(world, queue) if queue is not None else ():
+        topology = world.topologies.get(flavor.spec.topology_name)
+        if topology is None or topology.spec.levels[-1].node_label != HOST:
+            continue  # only single nodes keep pods off by their taints
+        known = [
+            (*flavor.spec.tolerations, *one.template.spec.tolerations)
+            for one in workload.spec.pod_sets
+        ]
+        for node in world.nodes.values():
+            if node.usable and flavor.spec.node_labels.items() <= node.labels.items():
+                for taint in node.taints:
+                    if any(untolerated((taint,), one) for one in known):
+                        same = taint.key, taint.value, taint.effect
+                        taints[same] = taint
+                        nodes.setdefault(same, {})[node.name] = None
+    most = sorted(nodes.items(), key=lambda item: -len(item[1]))
+    return [(f"{'nodes' if len(on) > 1 else 'node'} {some(on)}", taints[one]) for one, on in most]
 
 
 def _flavors(world: World, queue: ClusterQueue) -> list[ResourceFlavor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.phrases import counted, some
@@ -18,9 +17,9 @@ from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import NoFlavors, Preempting, Reason
 from kueuelib.scheduler.topology.demand import POD_SLOTS, PodsToPlace, Unplaceable
 from kueuelib.scheduler.topology.nodes import NodeFacts, TopologyOfFlavor
-from kueuelib.scheduler.topology.placement import RoomByDomain, room_by_domain
+from kueuelib.scheduler.topology.placement import RoomByDomain, room_by_domain, room_text
 from kueuelib.scheduler.topology.pod_sets import Member, asked_after
-from kueuelib.scheduler.topology.tree import DomainTree, FlavorNodes, LeafKey, leaf_key
+from kueuelib.scheduler.topology.tree import FlavorNodes, LeafKey, leaf_key, name_of, noun_of
 
 MOST_DOMAINS = 3
 """The number of domains of a pod set whose nodes are named."""
@@ -68,17 +67,10 @@ class DomainRoom:
     shortages: tuple[NodeShortage, ...]
 
     @property
-    def name(self) -> str:
-        """The domain for people: the kind of its level, and its value."""
-        if not self.values:
-            return f"flavor {self.flavor}"
-        return f"{_noun(self.level)} {'/'.join(self.values)}"
-
-    @property
     def text(self) -> str:
         """One sentence for people."""
-        unit = f"slices of {self.size} pods" if self.size > 1 else "pods"
-        text = f"{self.name} has room for {self.fitting} of {self.wanted} {unit}"
+        name = name_of(self.level, self.values) if self.values else f"flavor {self.flavor}"
+        text = room_text(name, self.fitting, self.wanted, self.size)
         causes: dict[str, list[str]] = {}
         for one in self.shortages:
             causes.setdefault(one.why, []).append(one.name)
@@ -88,10 +80,6 @@ class DomainRoom:
             for why, names in causes.items()
         ]
         return ": ".join([text, *([", ".join(said)] if said else [])])
-
-
-def _noun(level: str) -> str:
-    return "node" if level == HOST else level.rpartition("/")[2].removeprefix("topology-")
 
 
 def room_texts(rooms: tuple[DomainRoom, ...]) -> Iterator[str]:
@@ -109,7 +97,7 @@ def room_texts(rooms: tuple[DomainRoom, ...]) -> Iterator[str]:
         rest = domains[MOST_DOMAINS:]
         if rest:
             one = rest[0]
-            more = counted(len(rest), f"more {_noun(one.level)}")
+            more = counted(len(rest), f"more {noun_of(one.level)}")
             has = "has" if len(rest) == 1 else "have"
             yield f"Pod set {one.pod_set}: {more} {has} room for {one.fitting} or fewer"
 
@@ -230,7 +218,7 @@ class _Leaves:
             cordoned = node.name if node.ready else ""
             users = tuple(key for _, key in sorted(self._users.get(self._key(node), ())))
             shortages.append(NodeShortage(self._name(self._values(node)), why, users, cordoned))
-        values = path[-1:] if _are_unique(tree, depth) else path
+        values = tree.distinct(path) if path else ()
         flavor, size = self._flavor, self._room.size
         return DomainRoom(
             pod_set, flavor, level, values, max(0, fitting), wanted, size, tuple(shortages)
@@ -279,11 +267,3 @@ def _fitting(total: Mapping[str, int], request: Mapping[str, int]) -> int:
     return min(
         max(0, total.get(name, 0)) // amount for name, amount in request.items() if amount > 0
     )
-
-
-def _are_unique(tree: DomainTree, depth: int) -> bool:
-    """Whether the last values name the domains of a level."""
-    if not depth:
-        return True
-    last = sorted(path[-1] for path in tree.paths[depth - 1])
-    return all(one != other for one, other in pairwise(last))

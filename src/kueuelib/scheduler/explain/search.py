@@ -387,7 +387,8 @@ class Search:
     def _own(self) -> Iterator[TriedChange]:
         yield from self._priorities()
         yield from self._fewer_pods()
-        for change in for_nodes(self._world, self._workload):
+        wider = tuple(for_nodes(self._world, self._workload))
+        for change in self._first(wider, "taints and node selectors"):
             yield from self._check(change)
         for weaker in relaxations(self._world, self._workload):
             yield from self._first_that_helps(weaker)

@@ -14,7 +14,7 @@ import attrs
 from kueuelib.scheduler.topology.counting import Counts, Numbers, counted
 from kueuelib.scheduler.topology.demand import POD_SLOTS, Plan, PodsToPlace, Unplaceable, planned
 from kueuelib.scheduler.topology.searching import Search
-from kueuelib.scheduler.topology.tree import Columns, DomainTree, FlavorNodes, Path
+from kueuelib.scheduler.topology.tree import Columns, DomainTree, FlavorNodes, Path, name_of
 from kueuelib.scheduler.values import record, value
 
 
@@ -43,6 +43,8 @@ class NoDomain:
         layers: with slices in slices, for each level how many fit, and how many are wanted.
         leaves: how many leaves there are.
         excluded: how many of them are left out, by reason.
+        best: which domain has most room, and for how many; empty if not one domain has to hold all,
+            or none has any room.
     """
 
     topology: str
@@ -52,6 +54,7 @@ class NoDomain:
     layers: tuple[tuple[str, int, int], ...]
     leaves: int
     excluded: Mapping[str, int] = attrs.field(hash=False)
+    best: str = ""
 
     @property
     def text(self) -> str:
@@ -130,7 +133,33 @@ def place(
         _layers(tree, plan, counts, level, asked.count),
         len(tree.leaves),
         excluded,
+        _most_room(tree, plan, counts, asked.count // plan.size),
     )
+
+
+def _most_room(tree: DomainTree, plan: Plan, counts: list[Counts], wanted: int) -> str:
+    """See `NoDomain.best`."""
+    if not plan.required:
+        return ""
+    slices = counts[plan.level].slices_l
+    most = max(slices)
+    if not 0 < most < wanted:
+        return ""
+    values = tree.distinct(tree.paths[plan.level][slices.index(most)])
+    return room_text(name_of(tree.levels[plan.level], values), most, wanted, plan.size)
+
+
+def room_text(domain: str, fitting: int, wanted: int, size: int) -> str:
+    """How many of the pods fit in a domain, for people.
+
+    Args:
+        domain: its name.
+        fitting: how many slices fit.
+        wanted: how many have to.
+        size: the pods of a slice; 1 if there are none.
+    """
+    unit = f"slices of {size} pods" if size > 1 else "pods"
+    return f"{domain} has room for {fitting} of {wanted} {unit}"
 
 
 @value

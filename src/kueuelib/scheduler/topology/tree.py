@@ -48,6 +48,25 @@ def leaf_key(flavor: str, levels: Sequence[str], values: Sequence[str]) -> LeafK
     return ("", values[-1]) if levels[-1] == HOST else (flavor, *values)
 
 
+def noun_of(level: str) -> str:
+    """What people call a domain of a level.
+
+    Args:
+        level: its label key.
+    """
+    return "node" if level == HOST else level.rpartition("/")[2].removeprefix("topology-")
+
+
+def name_of(level: str, values: Path) -> str:
+    """A domain for people: the kind of its level, and its values.
+
+    Args:
+        level: its label key.
+        values: those by which it differs from others.
+    """
+    return f"{noun_of(level)} {'/'.join(values)}"
+
+
 @value
 class Leaf:
     """A domain of the last level.
@@ -172,6 +191,11 @@ class DomainTree:
                 return
             if step < 0:
                 del spans[position]
+
+    def distinct(self, path: Path) -> Path:
+        """The values by which a domain differs from others of its level: the last one, or all."""
+        paths = self.paths[len(path) - 1]
+        return path[-1:] if len({each[-1] for each in paths}) == len(paths) else path
 
     @property
     def ends_with_hosts(self) -> bool:
