@@ -239,9 +239,7 @@ def test_a_workload_asks_by_its_topology_request(cluster: LocalCluster, rest: Re
     eventually(lambda: is_true(rest.get(f"{WORKLOADS}/ranks"), "QuotaReserved"))
 
 
-def test_a_flavor_with_a_topology_makes_its_queues_inactive(
-    cluster: LocalCluster, rest: Rest
-) -> None:
+def test_quota_alone_decides_in_a_flavor_with_a_topology(cluster: LocalCluster, rest: Rest) -> None:
     queues(rest, cpu=3)
     labels = {"nodeLabels": {"example.com/pool": "a"}}
     made = {
@@ -264,26 +262,11 @@ def test_a_flavor_with_a_topology_makes_its_queues_inactive(
     group["flavors"].append({**group["flavors"][0], "name": "racks"})
     rest.replace(f"{CLUSTER_QUEUES}/{queue['metadata']['name']}", queue)
     rest.create(JOBS, job("plain", seconds=600))
-    text = 'Can\'t admit new workloads: there is no Topology "default" for TAS flavor "racks".'
-
-    def inactive() -> bool:
-        active = condition(rest.items(CLUSTER_QUEUES)[0], "Active")
-        return (active["status"], active["reason"], active["message"]) == (
-            *("False", "TopologyNotFound"),
-            text,
-        )
-
-    eventually(inactive)
-    told = kueuelib("explain", "job/plain", "--kubeconfig", cluster.kubeconfig).stdout
-    problem = 'ResourceFlavor racks: spec.topologyName is "default", but'
-    assert f"{problem} {TURNED_OFF}" in told
-    found = kueuelib("doctor", "--kubeconfig", cluster.kubeconfig).stdout
-    assert "error: ResourceFlavor racks (flavor-topology)" in found
-    assert rest.get(f"{JOBS}/plain")["spec"]["suspend"]
-    queue = rest.items(CLUSTER_QUEUES)[0]
-    queue["spec"]["resourceGroups"][0]["flavors"].pop()
-    rest.replace(f"{CLUSTER_QUEUES}/{queue['metadata']['name']}", queue)
     eventually(lambda: not rest.get(f"{JOBS}/plain")["spec"]["suspend"])
+    told = kueuelib("explain", "job/plain", "--kubeconfig", cluster.kubeconfig).stdout
+    assert f"ResourceFlavor racks: spec.topologyName has no effect: {TURNED_OFF}" in told
+    found = kueuelib("doctor", "--kubeconfig", cluster.kubeconfig).stdout
+    assert "warning: ResourceFlavor racks (flavor-topology)" in found
 
 
 def test_what_another_manager_has_placed_keeps_its_places(

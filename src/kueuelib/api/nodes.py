@@ -15,6 +15,7 @@ from kueuelib.api.core import (
     NO_SCHEDULE,
     NodeSelector,
     NodeSelectorRequirement,
+    NodeSelectorTerm,
     PodSpec,
     Taint,
     Toleration,
@@ -53,6 +54,22 @@ def requirement_matches(requirement: NodeSelectorRequirement, labels: Mapping[st
         case "Lt":
             return _compare(value, requirement.values, int.__lt__)
     return False
+
+
+def term_matches(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bool:
+    """Whether a node meets one term of a required affinity; an empty one is never met.
+
+    Args:
+        term: expressions about labels, and fields, of which only the name can be selected.
+        labels: of the node.
+        name: of the node.
+    """
+    fields = {"metadata.name": name}
+    return bool(term.match_expressions or term.match_fields) and all(
+        requirement_matches(one, known)
+        for expressions, known in ((term.match_expressions, labels), (term.match_fields, fields))
+        for one in expressions
+    )
 
 
 def required_node_affinity(spec: PodSpec) -> NodeSelector | None:

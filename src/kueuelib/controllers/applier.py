@@ -232,6 +232,7 @@ AT_ONCE = 0.001
 PREEMPTION_FAILED = "PreemptionFailed"
 EVICTION_FAILED = "EvictionFailed"
 ADMISSION_FAILED = "AdmissionFailed"
+UNPLACED = "SecondPassFailed"
 ADMISSION_REFUSED = "The admission could not be written: "
 """How the Events of that reason begin."""
 PURPOSES = {
@@ -279,6 +280,10 @@ class Applier:
                 continue
             self._passed(self.book.submit(wait))
             teller.waits(wait.key, wait.cluster_queue, self._pause(wait))
+        for wait in settled.unplaced:
+            wl = self._written.writer.newest(wait.key)
+            if wl is not None:
+                self._written.event(wl, "Warning", UNPLACED, wait.message)
         for preemption in settled.preemptions:
             for victim in preemption.victims:
                 self._passed(self.book.submit(Eviction(victim, preemption)))

@@ -250,7 +250,7 @@ def _warnings(obj: Obj, *, places_pods: bool) -> Iterator[str]:
         )
     if spec.get("topologyName") and not places_pods:
         asked = MissingFeature("the ResourceFlavor", "spec.topologyName", TOPOLOGY)
-        yield f"{sentence([asked])}: ClusterQueues that name the flavor will admit nothing"
+        yield f"{sentence([asked])}: quota alone decides in this flavor"
     offered = {
         flavor.get("name")
         for group in spec.get("resourceGroups") or ()

@@ -61,6 +61,7 @@ class Settled:
         faults: failures of the preemption policy, after which Kueue's own decided.
         placed: the Workloads that hold quota, and get new places.
         evictions: those that found no places for the pods of a failed node.
+        unplaced: those that hold quota, and found no places now.
     """
 
     admissions: tuple[Admit, ...]
@@ -70,6 +71,7 @@ class Settled:
     faults: tuple[PolicyFault, ...] = ()
     placed: tuple[Place, ...] = ()
     evictions: tuple[NodeEviction, ...] = ()
+    unplaced: tuple[Wait, ...] = ()
 
 
 class Engine(Knowledge):
@@ -256,7 +258,7 @@ class Engine(Knowledge):
         heads.
         """
         self.advance(now)
-        admissions, waits = [], []
+        admissions, waits, unplaced = [], [], []
         preemptions = tuple(filter(None, map(self._issue, plan.preemptions)))
         touched: dict[ObjectKey, str] = {}
         for admit in plan.admissions:
@@ -284,6 +286,10 @@ class Engine(Knowledge):
                 self._again[wait.cluster_queue] = min(at, self._again.get(wait.cluster_queue, at))
             if self._still_stands(wait.key, wait.uid, wait.cluster_queue) is not None:
                 waits.append(wait)
+            else:
+                holder = self._cache.holder(wait.key)
+                if holder is not None and holder.uid == wait.uid:
+                    unplaced.append(wait)
             self._queues.requeue(
                 wait.key,
                 wait.requeue,
@@ -308,6 +314,7 @@ class Engine(Knowledge):
             plan.faults,
             placed,
             evictions,
+            tuple(unplaced),
         )
 
     def _issue(self, preemption: PendingPreemption) -> PendingPreemption | None:

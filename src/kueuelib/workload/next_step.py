@@ -331,6 +331,8 @@ def _with_quota(wl: Obj, phase: Phase, around: WorkloadContext, now: float) -> S
     changed = states.sync_admitted(wl, now)
     if changed is wl:
         return NOTHING
+    if not states.is_admitted(changed):  # its pods need places first
+        return Step(workload=changed)
     reserved_at = states.condition(wl, QUOTA_RESERVED)["lastTransitionTime"]
     waited = max(0.0, now - parse_time(reserved_at))
     message = f"Admitted by ClusterQueue {name}, wait time since reservation was {waited:.0f}s"

@@ -233,10 +233,15 @@ def sync_admitted(wl: Obj, now: float) -> Obj:
     """Brings Admitted in line with quota, checks and places for pods, in both directions.
 
     Callers do not change an admitted workload until its eviction is complete. An absent condition
-    that would be False stays absent.
+    that would be False stays absent, unless only places are missing.
     """
-    reserved, ready = has_quota(wl), passed_all(wl, ()) and not waits_for_places(wl)
-    if (reserved and ready) == is_admitted(wl) or is_finished(wl):
+    reserved, ready, placed = has_quota(wl), passed_all(wl, ()), not waits_for_places(wl)
+    if is_finished(wl):
+        return wl
+    if reserved and ready and not placed:
+        message = "There are pending delayed topology requests"
+        return set_condition(wl, ADMITTED, "False", names.REASON_PLACES_PENDING, message, now)
+    if (reserved and ready) == is_admitted(wl):
         return wl
     if reserved and ready:
         return set_condition(wl, ADMITTED, "True", ADMITTED, "The workload is admitted", now)

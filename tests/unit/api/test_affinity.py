@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kueuelib.api.core import NodeSelectorRequirement
-from kueuelib.api.nodes import requirement_matches
+from kueuelib.api.core import NodeSelectorRequirement, NodeSelectorTerm
+from kueuelib.api.nodes import requirement_matches, term_matches
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,25 @@ from kueuelib.api.nodes import requirement_matches
 )
 def test_operators_of_node_expressions(operator, values, labels, wanted):
     assert requirement_matches(NodeSelectorRequirement("k", operator, values), labels) is wanted
+
+
+LABELS = NodeSelectorRequirement("k", "Exists")
+NAMED = NodeSelectorRequirement("metadata.name", "In", ("n", "m"))
+OTHER = NodeSelectorRequirement("metadata.name", "NotIn", ("n",))
+
+
+@pytest.mark.parametrize(
+    ("labels", "fields", "wanted"),
+    [
+        ((LABELS,), (), True),
+        ((), (NAMED,), True),
+        ((), (OTHER,), False),
+        ((LABELS,), (NAMED,), True),
+        ((LABELS,), (OTHER,), False),
+        ((NAMED,), (), False),
+        ((), (LABELS,), False),
+        ((), (), False),
+    ],
+)
+def test_a_term_selects_by_labels_and_by_the_name_of_the_node(labels, fields, wanted):
+    assert term_matches(NodeSelectorTerm(labels, fields), {"k": "v"}, "n") is wanted

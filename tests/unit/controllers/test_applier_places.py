@@ -12,9 +12,12 @@ from kueuelib.api.conversion import convert, topology_assignment
 from kueuelib.api.kueue import Workload
 from kueuelib.api.workload import HOST
 from kueuelib.errors import Invalid, TransportError
-from kueuelib.scheduler.decide.cycle_values import NodeEviction, Place
+from kueuelib.scheduler.blockers import NO_FIT
+from kueuelib.scheduler.decide.cycle_values import NodeEviction, Place, Wait
 from kueuelib.scheduler.engine import Settled
 from kueuelib.scheduler.events import Effects, EvictionFailed, NotPlaced
+from kueuelib.scheduler.pending.tries import Requeue
+from kueuelib.scheduler.reasons import NoFlavors
 from kueuelib.workload import states
 from kueuelib.workload.orders import REFUSALS
 
@@ -174,3 +177,15 @@ async def test_an_eviction_that_is_refused_is_given_up() -> None:
     await case.run()
     assert case.told == [EvictionFailed(KEY, "u1", "no")]
     assert case.recorder.events == ["EvictionFailed"]
+
+
+async def test_whoever_found_no_places_for_a_reservation_is_told() -> None:
+    seen = reserved(delayed=True)
+    case = Case(seen)
+    typed = decode(Workload, convert(seen, "v1beta2"))
+    reason = NoFlavors((), NO_FIT)
+    wait = Wait(KEY, "u1", typed, "cq", reason, Requeue.GENERIC)
+    case.submit(Settled((), (), Effects(), unplaced=(wait,)))
+    await case.run()
+    assert case.recorder.events == ["SecondPassFailed"]
+    assert (case.told, case.client.patches) == ([], []), "its status stays"

@@ -290,6 +290,21 @@ def test_checks_are_synced_as_a_set_in_the_order_of_the_queue() -> None:
     assert states.check_states(states.sync_checks(wl, [], NOW)) == ()
 
 
+def test_admission_says_that_only_places_for_pods_are_missing() -> None:
+    (main,) = ADMISSION["podSetAssignments"]
+    later = {**ADMISSION, "podSetAssignments": [{**main, "delayedTopologyRequest": "Pending"}]}
+    wl = reserved(admissionChecks=[check("a", "Ready")], admission=later)
+    wl["status"]["admission"] = later
+    wl = states.sync_admitted(wl, NOW)
+    said = states.condition(wl, "Admitted")
+    assert (said["status"], said["reason"]) == ("False", "PendingDelayedTopologyRequests")
+    assert said["message"] == "There are pending delayed topology requests"
+    assert states.sync_admitted(wl, NOW + 9) is wl
+    ready = {**main, "delayedTopologyRequest": "Ready"}
+    placed = states.place(wl, {**ADMISSION, "podSetAssignments": [ready]}, [], NOW)
+    assert states.is_admitted(placed)
+
+
 def test_nothing_happens_to_a_finished_workload() -> None:
     wl = states.finish(reserved(), "Succeeded", "done", NOW)
     assert states.finish(wl, "Failed", "later", NOW) is wl

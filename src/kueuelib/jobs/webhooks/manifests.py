@@ -175,7 +175,7 @@ def _entry(
         ],
     }
     entry.update(copy.deepcopy(dict(selectors)))
-    judged = () if integration.validate is no_rules else integration.judged
+    judged = ("spec",) if integration.validate is no_rules else integration.judged
     if not mutating and judged is not None:
         new: tuple[str, ...] = ()
         more: tuple[str, ...] = ()

@@ -157,6 +157,9 @@ def _in_world(world: World, key: ObjectKey) -> Iterator[Unhonoured]:
     for name in spec.flavors:
         if name in world.flavors:
             yield from _in_spec(f"ResourceFlavor {name}", world.flavors[name])
+            if world.flavors[name].spec.topology_name and not world.settings.places_pods:
+                meaning = _meaning(TOPOLOGY)
+                yield Unhonoured(f"ResourceFlavor {name}", "spec.topologyName", meaning)
     for name in dict.fromkeys(check.name for check in spec.checks):
         check = world.checks.get(name)
         if check is not None:
@@ -446,27 +449,25 @@ def inactive_checks(world: World, queue: ClusterQueue) -> tuple[Problem, ...]:
 
 
 def topologies(world: World, queue: ClusterQueue) -> tuple[Problem, ...]:
-    """The ResourceFlavors of a ClusterQueue whose Topology does not exist, or is not used.
+    """The ResourceFlavors of a ClusterQueue whose Topology does not exist.
 
     Args:
         world: the facts.
         queue: the ClusterQueue.
     """
+    if not world.settings.places_pods:
+        return ()
     flavors = (world.flavors.get(name) for name in queue_spec(queue).flavors)
-    places = world.settings.places_pods
     return tuple(
         Problem(
             f"ResourceFlavor {one.name}",
-            f'spec.topologyName is "{one.spec.topology_name}", but '
-            + ("there is no such Topology" if places else absence(TOPOLOGY)),
-            f"create Topology {one.spec.topology_name}"
-            if places
-            else "name another ResourceFlavor, without topologyName, in its ClusterQueue",
+            f'spec.topologyName is "{one.spec.topology_name}", but there is no such Topology',
+            f"create Topology {one.spec.topology_name}",
         )
         for one in flavors
         if one is not None
         and one.spec.topology_name
-        and not (places and one.spec.topology_name in world.topologies)
+        and one.spec.topology_name not in world.topologies
     )
 
 

@@ -161,7 +161,7 @@ class Facts:
         self.state.note_reservations(*map(self.state.scope, users))
 
     def _flavor_set(self, event: events.FlavorSet, now: float) -> None:
-        flavor = flavor_of(event.flavor)
+        flavor = flavor_of(event.flavor, places_pods=self._settings.places_pods)
         self._change_flavors(lambda cache: cache.set_flavor(flavor), now)
 
     def _flavor_gone(self, event: events.FlavorGone, now: float) -> None:

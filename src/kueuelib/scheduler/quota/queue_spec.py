@@ -346,12 +346,16 @@ def _selector(selector: LabelSelector | None) -> Selector:
     return Selector([*from_labels(selector.match_labels).requirements, *expressions])
 
 
-def flavor_of(flavor: kueue.ResourceFlavor) -> Flavor:
-    """The scheduler's form of a ResourceFlavor."""
+def flavor_of(flavor: kueue.ResourceFlavor, *, places_pods: bool = True) -> Flavor:
+    """The scheduler's form of a ResourceFlavor.
+
+    Args:
+        flavor: the object.
+        places_pods: whether its Topology counts (KEP-2724).
+    """
     spec = flavor.spec
-    return Flavor(
-        flavor.name, spec.node_labels, spec.node_taints, spec.tolerations, spec.topology_name
-    )
+    topology = spec.topology_name if places_pods else ""
+    return Flavor(flavor.name, spec.node_labels, spec.node_taints, spec.tolerations, topology)
 
 
 # ---- whether a ClusterQueue can admit workloads, and the condition that says so ------------------

@@ -165,15 +165,15 @@ class TreeOfFlavor:
             self.changed.add(key)
 
     def leaf(self, key: LeafKey) -> Leaf:
-        """A leaf with the labels and taints of the first of its nodes."""
+        """A leaf with the name, labels and taints of the first of its nodes."""
         leaf = self.leaves.get(key)
         if leaf is None:
             members = self.members[key]
             node = members[min(members)]
             path = tuple([node.labels[level] for level in self.spec.levels])
             hosts = self.spec.levels[-1] == HOST
-            labels, taints = (node.labels, node.taints) if hosts else ({}, ())
-            leaf = self.leaves[key] = Leaf(key, path, labels, taints)
+            of_node = (node.labels, node.taints, node.name) if hosts else ({}, (), "")
+            leaf = self.leaves[key] = Leaf(key, path, *of_node)
         return leaf
 
     def freeze(self, taken: Mapping[str, Amounts], used: Mapping[LeafKey, Amounts]) -> FlavorNodes:

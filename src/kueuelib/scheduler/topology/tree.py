@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from kueuelib.api.core import PodSpec, Taint, Toleration
-from kueuelib.api.nodes import required_node_affinity, requirement_matches, untolerated
+from kueuelib.api.nodes import required_node_affinity, term_matches, untolerated
 from kueuelib.api.workload import HOST
 from kueuelib.scheduler.values import value
 
@@ -76,12 +76,14 @@ class Leaf:
         path: its label values.
         labels: of its node, if its level is `HOST`.
         taints: of its node, if its level is `HOST`.
+        node: the name of that.
     """
 
     key: LeafKey
     path: Path
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
+    node: str = ""
 
 
 class DomainTree:
@@ -245,9 +247,7 @@ def _bar(leaf: Leaf, pods: PodSpec, tolerations: tuple[Toleration, ...]) -> str:
         return "nodeSelector"
     affinity = required_node_affinity(pods)
     if affinity is None or any(
-        term.match_expressions
-        and all(requirement_matches(one, leaf.labels) for one in term.match_expressions)
-        for term in affinity.node_selector_terms
+        term_matches(term, leaf.labels, leaf.node) for term in affinity.node_selector_terms
     ):
         return ""
     return "affinity"

@@ -23,7 +23,6 @@ from tests.unit.app.doctor.test_findings import (
     end_the_queue,
     lose_a_flavor,
     notice_another,
-    place_by_a_topology,
     shrink_the_cohort,
     suspend_for_nobody,
 )
@@ -47,14 +46,13 @@ def test_a_flavor_that_does_not_exist_is_one_cause(patient: Any) -> None:
     assert patient.causes() == {"queue-inactive": "flavor-missing"}
 
 
-def test_a_flavor_with_a_topology_is_one_cause(patient: Any) -> None:
-    place_by_a_topology(patient)
+def test_a_topology_that_does_not_exist_is_one_cause(patient: Any) -> None:
+    patient.get("ResourceFlavor")["spec"] |= {"topologyName": "racks", "nodeLabels": {"a": "b"}}
     (found,) = (one for name, one in patient.found() if name == "flavor-topology")
     assert (found.severity, str(found.subject)) == (ERROR, "ResourceFlavor f")
     assert found.problem == (
-        'spec.topologyName is "racks", but topology-aware scheduling is turned off by '
-        "the feature gate TopologyAwareScheduling, so nothing is admitted in ClusterQueue cq, "
-        "which names the flavor"
+        'spec.topologyName is "racks", but there is no such Topology, so nothing is admitted in '
+        "ClusterQueue cq, which names the flavor"
     )
     assert patient.causes()["queue-inactive"] == "flavor-topology"
 

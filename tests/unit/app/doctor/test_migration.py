@@ -56,7 +56,7 @@ def ask_for_more(patient: Any) -> None:
 def test_a_flavor_with_a_topology_is_found_too(patient: Any) -> None:
     place_by_a_topology(patient)
     ((name, severity, subject, _),) = found(patient)
-    assert (name, severity, subject) == ("flavor-topology", Severity.ERROR, "ResourceFlavor f")
+    assert (name, severity, subject) == ("flavor-topology", Severity.WARNING, "ResourceFlavor f")
 
 
 @pytest.mark.parametrize(

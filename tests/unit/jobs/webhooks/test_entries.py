@@ -8,8 +8,9 @@ from typing import Any
 from kueuelib.controllers.webhooks import by_service, by_url, webhook_configurations
 from kueuelib.embedded.admission.hook_rules import compile_conditions, fulfilled
 from kueuelib.jobs.batch.job import BATCH_JOB
-from kueuelib.jobs.contract.integration import WebhookEntry
+from kueuelib.jobs.contract.integration import Integration, WebhookEntry
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.declared.jobset import JOB_SET
 from kueuelib.jobs.webhooks.entries import in_order
 from kueuelib.jobs.webhooks.manifests import namespaces_of, webhook_entries
 
@@ -98,9 +99,11 @@ def test_an_empty_configuration_tells_no_address_and_stays() -> None:
     assert in_order(found, entries(ALL), PATHS) is found
 
 
-def asks_to_judge(new: dict[str, Any], old: dict[str, Any] | None = None) -> bool:
-    """Whether an API server sends a Job to the validating webhook."""
-    (found,) = [each.entry for each in webhook_entries([BATCH_JOB], NAMED) if not each.mutating]
+def asks_to_judge(
+    new: dict[str, Any], old: dict[str, Any] | None = None, kind: Integration = BATCH_JOB
+) -> bool:
+    """Whether an API server sends a job to the validating webhook."""
+    (found,) = [each.entry for each in webhook_entries([kind], NAMED) if not each.mutating]
     return fulfilled(compile_conditions(found["matchConditions"]), new, old, {})
 
 
@@ -125,3 +128,14 @@ def test_changed_requests_for_a_topology_are_judged() -> None:
     assert not asks_to_judge(job(**SLICE), job(**SLICE))
     assert not asks_to_judge(job(**started), job()), "the manager has started it"
     assert asks_to_judge(job(6, **SLICE), job(**SLICE))
+
+
+def test_changed_templates_of_kinds_without_rules_of_their_own_are_judged() -> None:
+    def jobs(replicas: int, **notes: str) -> dict[str, Any]:
+        one = {"replicas": replicas, "template": {"spec": job(**notes)["spec"]}}
+        return {"metadata": job()["metadata"], "spec": {"replicatedJobs": [one]}}
+
+    assert asks_to_judge(jobs(2, **SLICE), jobs(2), JOB_SET)
+    assert asks_to_judge(jobs(3, **SLICE), jobs(2, **SLICE), JOB_SET)
+    reported = {**jobs(2), "status": {"restarts": 1}}
+    assert not asks_to_judge(reported, jobs(2), JOB_SET)

@@ -105,7 +105,9 @@ def test_it_is_evicted_at_once() -> None:
 
 def test_it_keeps_its_places_if_the_rules_say_so() -> None:
     kept = settled(workload(JOB), evicts=False)
-    assert (kept.evictions, kept.placed) == ((), ())
+    assert (kept.evictions, kept.placed, kept.waits) == ((), (), ())
+    (wait,) = kept.unplaced
+    assert wait.message.endswith("no topology domains at level: kubernetes.io/hostname")
 
 
 @pytest.mark.parametrize(("owners", "stays"), [((POD,), True), ((POD, {**POD, "uid": "q"}), False)])

@@ -117,6 +117,16 @@ def test_a_topology_request_waits_if_topologies_are_turned_off(field: str) -> No
     assert cluster.rest() == ["w"]
 
 
+def test_quota_alone_decides_in_a_flavor_with_a_topology_if_topologies_are_turned_off() -> None:
+    cluster = Cluster(Engine(Settings(places_pods=False)))
+    flavor = make_flavor("f", {"a": "b"}, topologyName="racks")
+    cluster.tell(events.NamespaceSet("ns", {}), events.FlavorSet(flavor))
+    cluster.queue("q", 9)
+    assert cluster.engine.activity("q").active
+    cluster.submit("w", "q")
+    assert cluster.rest() == ["w"]
+
+
 def test_a_flavor_with_a_topology_admits_nothing_until_it_has_none(cluster: Cluster) -> None:
     cluster.queue("q", 9)
     cluster.tell(events.FlavorSet(make_flavor("f", topologyName="racks")))

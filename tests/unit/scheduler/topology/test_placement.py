@@ -65,6 +65,19 @@ def test_a_taint_is_named_with_the_nodes_that_it_costs() -> None:
     )
 
 
+def test_pods_that_select_a_node_by_its_name_get_no_other() -> None:
+    named = {"key": "metadata.name", "operator": "In", "values": ["b"]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [named]}]}
+    wanted = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    selecting = decode(PodSpec, {"containers": [], "affinity": wanted})
+    there = nodes(node("a", "r"), node("b", "r"))
+    found = place(there, attrs.evolve(pods(2, required="rack"), pods=selecting))
+    assert found == Placement(((1, 2),))
+    found = place(there, attrs.evolve(pods(5, required="rack"), pods=selecting))
+    assert isinstance(found, NoDomain)
+    assert found.text.endswith("excluded: affinity: 1")
+
+
 def test_slices_that_cannot_be_completed_do_not_move() -> None:
     there = nodes(node("a", "r"), node("b", "s"))
     sliced = pods(

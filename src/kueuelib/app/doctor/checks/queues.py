@@ -21,6 +21,8 @@ from kueuelib.api.kinds import (
 )
 from kueuelib.api.kinds import COHORTS as COHORT
 from kueuelib.api.meta import Obj, ObjectKey, key_of
+from kueuelib.api.missing_features import TOPOLOGY as PLACING
+from kueuelib.api.missing_features import absence
 from kueuelib.api.names import (
     ACTIVE,
     REASON_CHECK_INACTIVE,
@@ -420,7 +422,9 @@ def missing_flavors(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 @check(TOPOLOGY, "ClusterQueue", "ResourceFlavor", before_migration=True)
 def topology(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """ResourceFlavors that ClusterQueues name and that name a Topology."""
+    """ResourceFlavors that ClusterQueues name, and whose Topology is missing or ignored."""
+    if not snapshot.world.settings.places_pods:
+        yield from _without_places(snapshot)
     users: dict[Problem, list[str]] = {}
     for name, queue in sorted(snapshot.world.cluster_queues.items()):
         for one in topologies(snapshot.world, queue):
@@ -431,6 +435,15 @@ def topology(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         fix = f"kubectl get resourceflavors,clusterqueues  # {one.fix}"
         subject = Subject("ResourceFlavor", one.subject.partition(" ")[2])
         yield Finding(Severity.ERROR, subject, problem, fix)
+
+
+def _without_places(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """ResourceFlavors whose Topology has no effect."""
+    for name, flavor in sorted(snapshot.world.flavors.items()):
+        if topology := flavor.spec.topology_name:
+            problem = f'spec.topologyName "{topology}" has no effect: {absence(PLACING)}'
+            fix = "remove TopologyAwareScheduling: false from featureGates of the configuration"
+            yield Finding(Severity.WARNING, Subject(RESOURCE_FLAVORS.kind, name), problem, fix)
 
 
 @check("queue-status", "ClusterQueue", "ResourceFlavor", ADMISSION_CHECKS, COHORTS, momentary=True)
