@@ -70,6 +70,42 @@ def test_flavors_that_share_nodes_do_not_give_them_twice_in_one_cycle() -> None:
 
 
 @pytest.mark.parametrize("parallel", [False, True])
+def test_a_head_whose_places_are_taken_gets_others_in_the_same_cycle(parallel: bool) -> None:
+    waiting = [pods("p", "a", 3), pods("q", "b", 3)]
+    found = run(world(nodes=[node("m"), node("n")], pending=waiting, **{PARALLEL: parallel}))
+    first = found["cycles"][0]["admitted"]
+    places = {name: first[name]["main"]["assignment"]["domains"] for name in ("p", "q")}
+    assert places == {"p": [[["m"], 3]], "q": [[["n"], 3]]}
+
+
+def test_pods_that_ask_nothing_are_placed_if_all_flavors_have_a_topology() -> None:
+    nodes = [node("m", 1), node("n", 3)]
+    waiting = [pods("p", "a", 4, topology=None)]
+    (first, *_) = run(world(nodes=nodes, pending=waiting))["cycles"]
+    assert first["admitted"]["p"]["main"]["assignment"]["domains"] == [[["m"], 1], [["n"], 3]]
+    mixed = queue()
+    mixed["groups"][0]["plain"] = {"cpu": 8}
+    flavors = {"f0": {"topologyName": "t", "labels": {"tas": "yes"}}, "plain": {}}
+    given = world(nodes=nodes, pending=waiting, cqs={"a": mixed}, flavors=flavors, cycles=2)
+    (first, *_) = run(given)["cycles"]
+    assert first["admitted"]["p"]["main"]["flavors"] == {"cpu": "plain"}
+    assert not first["admitted"]["p"]["main"].get("assignment")
+
+
+@pytest.mark.parametrize(("group", "flavor"), [(None, "f0"), ("g", "f1")])
+def test_pod_sets_of_a_group_get_one_flavor(group: str | None, flavor: str) -> None:
+    """Quota of the first flavor would do for each of them, but not for both."""
+    asked = {"required": "rack", **({"group": group} if group else {})}
+    head = pods("p", "a", 1, topology=asked)
+    (leader,) = head["podsets"]
+    head["podsets"] = [leader, {**leader, "name": "workers", "count": 3}]
+    two = {"groups": [{"f0": {"cpu": 3}, "f1": {"cpu": 4}}]}
+    (first, *_) = run(world(nodes=[node("n", 9)], pending=[head], cqs={"a": two}))["cycles"]
+    got = {name: one["flavors"]["cpu"] for name, one in first["admitted"]["p"].items()}
+    assert got == {"main": flavor, "workers": "f1"}
+
+
+@pytest.mark.parametrize("parallel", [False, True])
 def test_victims_leave_for_places_although_quota_would_do(parallel: bool) -> None:
     low = pods("low", "a", 4, on="n", prio=0)
     queues = {"a": queue(preemption={"within": "LowerPriority"})}
