@@ -2,8 +2,8 @@
 
 It sleeps until the feed reports a change, or until the engine's next deadline; it never polls.
 Cycles without an admission are followed by a growing pause, so that a head which returns at once
-cannot keep a processor busy. Between cycles, other tasks can run. The cycle itself is pure and runs
-without interruption.
+cannot keep a processor busy. Other tasks run between cycles, and between the heads of a cycle that
+takes long. What the engine learns meanwhile does not change what the cycle sees.
 """
 
 from __future__ import annotations
@@ -14,15 +14,19 @@ from typing import TYPE_CHECKING
 
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock, Deadlines, Limit
-from kueuelib.scheduler.decide.cycle import decide
+from kueuelib.scheduler.decide.cycle import decide_step_by_step
 
 if TYPE_CHECKING:
+    from kueuelib.scheduler.decide.cycle import CycleInput, Plan
     from kueuelib.scheduler.engine import Engine, Settled
     from kueuelib.scheduler.events import Effects
 
 FIRST_PAUSE = 0.001
 LAST_PAUSE = 0.1
 """Seconds between cycles without an admission: the first pause and the longest."""
+
+LONGEST_STRETCH = 0.01
+"""Seconds for which a cycle decides heads before other tasks run."""
 
 
 class AdmissionLoop:
@@ -63,19 +67,19 @@ class AdmissionLoop:
         ready()
         while True:
             self._changed.clear()
-            if self._cycle():
+            if await self._cycle():
                 await self._clock.sleep(self._pause())
             else:
                 self._fruitless = 0
                 await self._until_changed()
 
-    def _cycle(self) -> bool:
+    async def _cycle(self) -> bool:
         """One cycle; False when there is nothing to decide now."""
         now, started = self._clock.now(), self._clock.monotonic()
         cycle = self._engine.next_cycle(now)
         if cycle is None:
             return False
-        plan = decide(cycle, now)
+        plan = await self._decide(cycle, now)
         settled = self._engine.settle(plan, now)
         self._submit(settled)
         self._spread(settled.effects)
@@ -88,6 +92,19 @@ class AdmissionLoop:
         self._metrics.cycle(self._clock.monotonic() - started, success=admitted)
         self._fruitless = 0 if admitted else self._fruitless + 1
         return True
+
+    async def _decide(self, cycle: CycleInput, now: float) -> Plan:
+        steps = decide_step_by_step(cycle, now)
+        since = self._clock.monotonic()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                plan: Plan = end.value
+                return plan
+            if self._clock.monotonic() - since >= LONGEST_STRETCH:
+                await asyncio.sleep(0)
+                since = self._clock.monotonic()
 
     def _pause(self) -> float:
         if not self._fruitless:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from typing import Any, NamedTuple
 
 import pytest
@@ -99,7 +99,11 @@ class Case:
 
 @pytest.fixture(autouse=True)
 def no_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "decide", lambda found, now: Plan((), (), ()))
+    def decide(found: Any, now: float) -> Generator[None, None, Plan]:
+        yield
+        return Plan((), (), ())
+
+    monkeypatch.setattr(admission, "decide_step_by_step", decide)
 
 
 async def test_an_idle_engine_is_asked_once_and_again_only_when_something_changed() -> None:
@@ -135,6 +139,28 @@ async def test_cycles_in_which_only_turns_pass_are_not_counted_as_fruitless() ->
         first, second, third, fourth, fifth = case.clock.slept
         assert (first, second, fifth) == (0.0, 0.0, 0.0)
         assert third == fourth > 0.0
+
+
+async def test_a_long_cycle_lets_others_run_between_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(Engine(True))
+    ran: list[str] = []
+
+    def decide(found: Any, now: float) -> Generator[None, None, Plan]:
+        for head in ("first", "second", "third"):
+            ran.append(head)
+            if head != "first":
+                case.clock.slept.append(admission.LONGEST_STRETCH)  # that long it took
+            asyncio.get_running_loop().call_soon(ran.append, f"others after {head}")
+            yield
+        return Plan((), (), ())
+
+    monkeypatch.setattr(admission, "decide_step_by_step", decide)
+    async with case.running():
+        assert ran == [
+            *("first", "second", "others after first", "others after second"),
+            *("third", "others after third"),
+        ]
+        assert len(case.submitted) == 1
 
 
 async def test_a_deadline_ends_the_rest() -> None:

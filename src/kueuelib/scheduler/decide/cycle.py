@@ -14,7 +14,7 @@ Nothing is remembered between calls.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -77,6 +77,7 @@ __all__ = [
     "Wait",
     "decide",
     "decide_on",
+    "decide_step_by_step",
 ]
 
 
@@ -630,6 +631,28 @@ def decide_on(snapshot: Snapshot, cycle: CycleInput, now: float) -> Plan:
         cycle: the heads; its frozen state is not read.
         now: seconds since the epoch; only waiting times and the preemption policy depend on it.
     """
+    steps = decide_step_by_step(cycle, now, snapshot)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            plan: Plan = end.value
+            return plan
+
+
+def decide_step_by_step(
+    cycle: CycleInput, now: float, snapshot: Snapshot | None = None
+) -> Generator[None, None, Plan]:
+    """Decides one cycle like `decide`, and pauses before each head is nominated or decided.
+
+    The engine may observe events during a pause: what the cycle sees does not change.
+
+    Args:
+        cycle: the heads and the state.
+        now: seconds since the epoch; only waiting times and the preemption policy depend on it.
+        snapshot: the state to change instead; its caller must undo the changes.
+    """
+    snapshot = Snapshot(cycle.frozen) if snapshot is None else snapshot
     judge = Judge(cycle.settings.preemption, cycle.past, now)
     turns = AdmissionPass(snapshot, cycle, now, judge)
     again = SecondPasses(turns.promises.present, cycle.settings, turns.give, turns.take_again)
@@ -637,6 +660,7 @@ def decide_on(snapshot: Snapshot, cycle: CycleInput, now: float) -> Plan:
     entries: list[Entry] = []
     refused: list[Wait] = []
     for head in sorted(cycle.heads, key=attrgetter("cluster_queue")):
+        yield
         outcome = turns.nominate(head)
         if isinstance(outcome, Wait):
             refused.append(outcome)
@@ -645,6 +669,7 @@ def decide_on(snapshot: Snapshot, cycle: CycleInput, now: float) -> Plan:
     turns.expected = {entry.head.info.key: entry.head for entry in entries if entry.head.promise}
     order = [one.info.key for one in again.take_all(passes)]
     for entry in in_turn(entries, turns.shown, cycle.settings):
+        yield
         turns.take(entry)
         order.append(entry.head.info.key)
     kept = [admission_of(entry, now) for entry in turns.promises.kept()]
