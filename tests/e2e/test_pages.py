@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from browser import ABSENT, CHROMIUM, NO_PDFTOTEXT, PDFTOTEXT, Page, browser
 from rest import JOBS, KUEUE, WORKLOADS, Obj, Rest, condition, eventually
 from warm import kueuelib
 
+from kueuelib.embedded.cluster.nodes import nodes_in_racks
 from kueuelib.testing.processes import LocalCluster
 
 PHONE = 390
@@ -94,7 +95,13 @@ def job(name: str, to: str, cpu: str, pods: int = 1, priority: str = "") -> Obj:
 
 
 LONG = "a-training-job-with-a-rather-long-name"
-QUEUES = ("research-training", "research-evaluation", "speech-recognition-nightly", "checked")
+QUEUES = (
+    "research-training",
+    "research-evaluation",
+    "speech-recognition-nightly",
+    "checked",
+    "racks",
+)
 
 
 def fill(rest: Rest) -> None:
@@ -111,7 +118,7 @@ def fill(rest: Rest) -> None:
     rest.create(f"{KUEUE}/workloadpriorityclasses", urgent)
     checks = {"admissionChecksStrategy": {"admissionChecks": [{"name": "budget"}]}}
     made = [queue(name, "science") for name in QUEUES[:2]]
-    made += [queue(QUEUES[2]), queue(QUEUES[3], **checks)]
+    made += [queue(QUEUES[2]), queue(QUEUES[3], **checks), *in_racks(rest, QUEUES[4])]
     made += [queue(f"idle-{number}", cpu=3) for number in range(5)]
     for each in made:
         rest.create(f"{KUEUE}/clusterqueues", each)
@@ -123,12 +130,31 @@ def fill(rest: Rest) -> None:
             *((QUEUES[0], "2", 4, ""), (QUEUES[0], "1500m", 5, ""), (QUEUES[1], "700m", 3, "")),
             *((QUEUES[2], "8", 1, ""), (QUEUES[2], "3", 1, ""), (QUEUES[2], "9", 1, "urgent")),
             *((QUEUES[2], "8", 1, "urgent"), (QUEUES[0], "1", 30, ""), (QUEUES[3], "2", 2, "")),
+            (QUEUES[4], "3", 3, ""),
         )
     ):
         rest.create(JOBS, job(f"{LONG}-{number}", to, cpu, pods, priority))
         eventually(lambda: decided(rest) == number + 1)  # noqa: B023 - it is called at once
     eventually(lambda: any(condition(one, "Evicted") for one in rest.items(WORKLOADS)))
     eventually(lambda: decided(rest) == number + 1)
+
+
+def in_racks(rest: Rest, name: str) -> Iterator[Obj]:
+    """A queue for two racks of two nodes; they exist once the queue does."""
+    for node in nodes_in_racks("2x2"):
+        taint = {"key": "racks", "effect": "NoSchedule"}
+        rest.create("/api/v1/nodes", {**node, "spec": {"taints": [taint]}})
+    levels = [{"nodeLabel": "kueuelib.dev/rack"}, {"nodeLabel": "kubernetes.io/hostname"}]
+    rest.create(f"{KUEUE}/topologies", named("Topology", name, {"levels": levels}))
+    spec = {
+        "nodeLabels": {"kueuelib.dev/simulated": "true"},
+        "topologyName": name,
+        "tolerations": [{"key": "racks", "operator": "Exists"}],
+    }
+    rest.create(f"{KUEUE}/resourceflavors", named("ResourceFlavor", name, spec))
+    group = {"coveredResources": ["cpu", "memory"], "flavors": [flavor_quota(name, 32)]}
+    spec = {"namespaceSelector": {}, "resourceGroups": [group]}
+    yield named("ClusterQueue", name, spec)
 
 
 def decided(rest: Rest) -> int:
@@ -140,7 +166,7 @@ async def test_a_report_fits_a_phone_and_paper(
     cluster: LocalCluster, rest: Rest, page: Page, tmp_path: Path
 ) -> None:
     fill(rest)
-    sections = ("waits", "awaits", "runs", "left")
+    sections = ("nodes", "waits", "awaits", "runs", "left")
     done = kueuelib("report", "--kubeconfig", cluster.kubeconfig)
     assert done.returncode == 0, done.stderr
     file = tmp_path / "queue.html"
@@ -150,6 +176,14 @@ async def test_a_report_fits_a_phone_and_paper(
         assert "<table" in content.partition("<h2")[0], section
     assert "5 more queues: nothing waits, nothing runs" in done.stdout
     await check(page, file, least=30)
+    await page.narrow(PHONE)
+    row = f"document.getElementById('domain/{QUEUES[4]}/rack-0')"
+    assert "node rack-0-node-0" not in await page.ask(f"{row}.innerText")
+    await page.ask(f"{row}.querySelector('summary').click()")
+    assert "node rack-0-node-0: 2 of 8 cpu free, 30Gi of 32Gi memory free" in await page.ask(
+        f"{row}.innerText"
+    )
+    assert await page.ask(WIDTH) <= PHONE
     assert page.said == []
 
 

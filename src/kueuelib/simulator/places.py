@@ -4,70 +4,15 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator
-from itertools import accumulate
 from typing import IO
-
-import attrs
 
 from kueuelib.api.meta import Obj
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.topology.demand import POD_SLOTS
-from kueuelib.scheduler.topology.tree import FlavorNodes
+from kueuelib.scheduler.topology.room import free_rooms
 from kueuelib.simulator.figures import shown
 from kueuelib.simulator.live import Listener
 
 PLACE_COLUMNS = ("time", "flavor", "level", "resource", "capacity", "free", "scattered", "largest")
-
-
-@attrs.frozen
-class FreeRoom:
-    """What is free of a resource in the domains of a level.
-
-    Attributes:
-        level: its label key.
-        resource: the resource.
-        capacity: what all domains have.
-        free: what is free of that.
-        scattered: what of that is free in domains that are partly used.
-        largest: what is free in the domain where most is.
-    """
-
-    level: str
-    resource: str
-    capacity: int
-    free: int
-    scattered: int
-    largest: int
-
-    @property
-    def fragmentation(self) -> float:
-        """The part of the free amount that lies in domains that are partly used; 0 to 1."""
-        return self.scattered / self.free if self.free else 0.0
-
-
-def free_rooms(nodes: FlavorNodes) -> Iterator[FreeRoom]:
-    """What is free of each resource but pods, level by level.
-
-    Args:
-        nodes: of one flavor.
-    """
-    tree = nodes.tree
-    for resource in sorted(nodes.capacity.keys() - {POD_SLOTS}):
-        has = [max(0, amount) for amount in nodes.capacity[resource]]
-        free = [max(0, amount) for amount in nodes.free[resource]]
-        for level in range(len(tree.levels) - 1, -1, -1):
-            if level < len(tree.levels) - 1:
-                has, free = (_sums(column, tree.children[level]) for column in (has, free))
-            partly = sum(left for all_, left in zip(has, free, strict=True) if left < all_)
-            yield FreeRoom(
-                tree.levels[level], resource, sum(has), sum(free), partly, max(free, default=0)
-            )
-
-
-def _sums(column: list[int], spans: list[tuple[int, int]]) -> list[int]:
-    total = [0, *accumulate(column)]
-    return [total[end] - total[first] for first, end in spans]
 
 
 class PlaceRows(Listener):

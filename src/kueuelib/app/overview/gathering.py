@@ -18,7 +18,13 @@ from kueuelib.api.preemption_policies import GRANTS
 from kueuelib.app.explaining.gather import ClusterData, Decode, Lists, facts_in
 from kueuelib.app.explaining.waiting import Listing, Waiting, WorkloadSelection, decided, told
 from kueuelib.app.overview.cohort_trees import load_of, load_told, trees_of
-from kueuelib.app.overview.values import LastEviction, Overview, RunningWorkload, Threat
+from kueuelib.app.overview.values import (
+    LastEviction,
+    NodesOfFlavor,
+    Overview,
+    RunningWorkload,
+    Threat,
+)
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.awaited import awaited_checks
 from kueuelib.scheduler.explain.fork import fork
@@ -31,6 +37,7 @@ from kueuelib.scheduler.quota.holders import Holder, rank_of
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.settings import Settings
+from kueuelib.scheduler.topology.room import domain_uses, free_rooms
 
 if TYPE_CHECKING:
     from kueuelib.scheduler.explain.answer import Explanation
@@ -192,6 +199,8 @@ def _borrowers(snapshot: Snapshot, spec: QueueSpec) -> Iterator[tuple[str, Flavo
 # --------------------------------------------------------------------------------------------------
 
 MOST_EVICTIONS = 50
+MOST_DOMAINS_SHOWN = 500
+"""The levels of a topology are shown down to the last one with which there are at most so many."""
 _EVERYTHING = WorkloadSelection()
 
 
@@ -262,7 +271,28 @@ def overview_of(facts: ListedFacts) -> Overview:
         decided=listing.decided,
         notes=(*listing.notes, *_policies(facts.settings)),
         source=facts.source,
+        nodes=() if facts.why_told else tuple(_nodes(world, engine)),
     )
+
+
+def _nodes(world: World, engine: Engine) -> Iterator[NodesOfFlavor]:
+    """The nodes of each flavor with a topology, with the resources that queues have quota for."""
+    cache = engine.cache
+    specs = [spec for name in cache.names if (spec := cache.spec(name)) is not None]
+    covered = {(pair.flavor, pair.resource) for spec in specs for pair in spec.limits}
+    for flavor, nodes in sorted(cache.nodes.freeze().items()):
+        tree, rule = nodes.tree, cache.nodes.spec(flavor)
+        assert rule is not None, "it has nodes"
+        rooms = [one for one in free_rooms(nodes) if (flavor, one.resource) in covered]
+        resources = tuple(dict.fromkeys(one.resource for one in rooms))
+        yield NodesOfFlavor(
+            tree.topology,
+            flavor,
+            tuple(zip(tree.levels, map(len, tree.paths), strict=True)),
+            tuple(sorted(rooms, key=lambda one: tree.levels.index(one.level))),
+            domain_uses(nodes, resources, MOST_DOMAINS_SHOWN),
+            sum(rule.fits(node) and not node.usable for node in world.nodes.values()),
+        )
 
 
 def _listing(facts: ListedFacts, engine: Engine) -> Listing:

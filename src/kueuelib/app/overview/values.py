@@ -9,6 +9,8 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.app.explaining.waiting import Waiting
 from kueuelib.scheduler.explain.awaited import Awaited
 from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.topology.room import DomainUse, FreeRoom
+from kueuelib.scheduler.topology.tree import noun_of
 
 
 @attrs.frozen
@@ -159,12 +161,39 @@ class LastEviction:
 
 
 @attrs.frozen
+class NodesOfFlavor:
+    """The nodes of a flavor with a topology, and what is free on them.
+
+    Attributes:
+        topology: the Topology.
+        flavor: the flavor.
+        levels: the label keys of its levels, from coarse to fine, each with the number of domains.
+        rooms: by level and resource.
+        domains: those of the first level, with what is below.
+        closed: how many more nodes take no pods now: they are cordoned or not ready.
+    """
+
+    topology: str
+    flavor: str
+    levels: tuple[tuple[str, int], ...]
+    rooms: tuple[FreeRoom, ...]
+    domains: tuple[DomainUse, ...]
+    closed: int = 0
+
+    @property
+    def leaf(self) -> str:
+        """What people call a domain of the last level."""
+        return noun_of(self.levels[-1][0])
+
+
+@attrs.frozen
 class Overview:
     """A cluster at about one moment, as far as the caller may see it.
 
     Attributes:
         now: when that was, in seconds since the epoch.
         trees: the quota.
+        nodes: those of each flavor that has a topology; none if they were not read.
         waiting: the Workloads without quota, by ClusterQueue, in queue order.
         running: those with quota, by ClusterQueue, in the order they would be preempted.
         evictions: the last ones, the latest first.
@@ -181,3 +210,4 @@ class Overview:
     decided: bool
     notes: tuple[str, ...]
     source: tuple[str, ...] = ()
+    nodes: tuple[NodesOfFlavor, ...] = ()

@@ -15,8 +15,10 @@ from kueuelib.api.phrases import counted
 from kueuelib.api.quantity import format_amount
 from kueuelib.app.explaining.waiting import FITS, Waiting
 from kueuelib.app.overview.cohort_trees import COHORT
+from kueuelib.app.overview.gathering import MOST_DOMAINS_SHOWN
 from kueuelib.app.overview.values import (
     CohortTree,
+    NodesOfFlavor,
     Overview,
     QueueOrCohort,
     QuotaUse,
@@ -25,6 +27,7 @@ from kueuelib.app.overview.values import (
 from kueuelib.cli.explain.changes import changes_by_end, smallest_text, then_checks
 from kueuelib.cli.report.parts import TEMPLATES, PageElement, drawn, identifier, table
 from kueuelib.pages.templates import resource, style
+from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.reasons import render
 
 if TYPE_CHECKING:
@@ -87,6 +90,7 @@ class View:
             "summary": (drawn("counts", "counts", facts),),
             "notes": tuple(drawn("note", f"note/{at}", one) for at, one in enumerate(facts.notes)),
             "trees": tuple(_trees(facts.trees)),
+            "topologies": tuple(map(_topology, facts.nodes)),
             "waiting": tuple(self._waiting(now)),
             "awaiting": _listed("checks", checked, awaits, "rows holders"),
             "running": _listed("holders", "Workloads with quota", runs, "rows holders"),
@@ -179,6 +183,33 @@ def _place(tree: str, place: QueueOrCohort) -> Iterator[PageElement]:
     for at, use in enumerate(uses or (None,)):
         name = f"{tree}/{identifier(place.kind, place.name, *(use.pair if use else ()))}"
         yield drawn("place", name, place, use, at > 0, zeros)
+
+
+def _topology(nodes: NodesOfFlavor) -> PageElement:
+    """A section for the nodes of a flavor: a row for each level and resource, and one for each
+    domain of the first level, with all that is below.
+    """
+    flavor, levels = nodes.flavor, tuple(level for level, _ in nodes.levels)
+    rows = []
+    for level, number in nodes.levels:
+        for at, room in enumerate(one for one in nodes.rooms if one.level == level):
+            pair, used = FlavorResource(flavor, room.resource), room.capacity - room.free
+            use = QuotaUse(pair, nominal=room.capacity, own=used)
+            name = identifier("level", flavor, level, room.resource)
+            rows.append(drawn("level", name, level, number, room, use, at > 0))
+    shown = nodes.domains[:MOST_DOMAINS_SHOWN]
+    for one in shown:
+        name = identifier("domain", flavor, *one.path)
+        rows.append(_cached_row("domains", name, one, levels, flavor))
+    said = counted(nodes.levels[-1][1], nodes.leaf)
+    if nodes.closed:
+        said += f"; {nodes.closed:,} more, cordoned or not ready, take no pods now"
+    if len(shown) < len(nodes.domains):
+        of = f"{len(shown)} of {len(nodes.domains):,}"
+        said += f"; only {of} domains of the first level are shown"
+    title = f"Topology {nodes.topology}, flavor {flavor}"
+    section = identifier("topology", flavor)
+    return table(section, title, f"Nodes of {title}", rows, "quotas places", said)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from kueuelib.api.phrases import counted, duration, some
 from kueuelib.api.quantity import format_amount
 from kueuelib.pages.templates import templates
 from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.topology.tree import name_of, noun_of
 
 MOST_DIGITS = 7
 """The longest amount that is not rounded; what members of a cohort lend has any value."""
@@ -181,5 +182,8 @@ TEMPLATES: Final = templates(
     duration=duration,
     format_time=format_time,
     identifier=identifier,
+    name_of=name_of,
+    noun_of=noun_of,
+    pair_of=FlavorResource,
     some=some,
 )

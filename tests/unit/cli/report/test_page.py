@@ -11,6 +11,8 @@ from xml.etree import ElementTree as ET
 import attrs
 import pytest
 from click.testing import CliRunner
+from places_world import node, placed, pods
+from places_world import world as places_world
 from report_worlds import NOW, facts, named, waits, world
 
 from kueuelib.api.meta import ObjectKey
@@ -87,6 +89,11 @@ def test_only_its_own_script_and_style_run(text: str, root: ET.Element) -> None:
 
 
 def test_everything_has_a_name_for_those_who_hear_it(root: ET.Element) -> None:
+    insist_on_names(root)
+    insist_on_names(parsed(text_of(facts(with_nodes()), 0)))
+
+
+def insist_on_names(root: ET.Element) -> None:
     assert root.get("lang") == "en"
     names = [found for one in root.iter() if (found := one.get("id"))]
     assert len(names) == len(set(names))
@@ -141,6 +148,68 @@ def test_it_shows_quota_queues_holders_and_evictions(root: ET.Element) -> None:
     assert "only for 1 Workload, starting with the first of each queue" in ET.tostring(
         root, "unicode"
     )
+
+
+def with_nodes(sizes: tuple[int, int, int] = (1, 2, 2)) -> World:
+    """Blocks of racks of nodes with 4 CPUs each, of which one is used, and one is cordoned."""
+    blocks, racks, hosts = sizes
+    places = [
+        (f"b{block}", f"b{block}r{rack}", f"b{block}r{rack}h{host}")
+        for block in range(blocks)
+        for rack in range(racks)
+        for host in range(hosts)
+    ]
+    nodes = [node(host, rack, block=block) for block, rack, host in places]
+    nodes.append(node("spare", "b0r0", block="b0", unschedulable=True))
+    return places_world(nodes, placed(pods("x", 3), ("b0r1h0", 3)))
+
+
+def test_the_nodes_of_a_flavor_are_a_tree_with_what_is_free() -> None:
+    root = parsed(text_of(facts(with_nodes()), 0))
+    head, *shown = rows(root, "nodes")
+    assert head[3:] == [
+        *("Capacity", "Used", "Free", "Free in used domains", "Most in one domain"),
+    ]
+    assert [[row[0], *row[3:]] for row in shown[:3]] == [
+        ["blockexample.com/topology-block: 1 domain", "16", "3", "13", "13", "13"],
+        ["rackexample.com/topology-rack: 2 domains", "16", "3", "13", "5", "8"],
+        ["nodekubernetes.io/hostname: 4 domains", "16", "3", "13", "1", "4"],
+    ]
+    (domains,) = shown[3:]
+    lines = [
+        *("block b0: 13 of 16 cpu free; 4 nodes", "rack b0r0: 8 of 8 cpu free; 2 nodes"),
+        *("node b0r0h0: 4 of 4 cpu free", "node b0r0h1: 4 of 4 cpu free"),
+        *("rack b0r1: 5 of 8 cpu free; 2 nodes", "node b0r1h0: 1 of 4 cpu free"),
+        "node b0r1h1: 4 of 4 cpu free",
+    ]
+    assert domains == ["".join(lines)]
+    (section,) = [one for one in root.iter("section") if one.get("id") == "topology/f"]
+    assert section.findtext("h3") == "Topology t, flavor f"
+    assert section.findtext("p") == "4 nodes; 1 more, cordoned or not ready, take no pods now"
+    assert not [one for one in section.iter("details") if one.get("open") is not None]
+    assert [one.get("href") for one in root.iter("a")][2] == "#nodes"
+    assert "#nodes" not in [one.get("href") for one in parsed(text_of(facts(), 0)).iter("a")]
+
+
+def test_levels_with_too_many_domains_are_counted() -> None:
+    text = text_of(facts(with_nodes((5, 50, 20))), 0)
+    assert len(text) < 200_000
+    shown = rows(parsed(text), "nodes")[-5:]
+    assert shown[0][0].startswith("block b0: 3997 of 4k cpu free; 1,000 nodesrack b0r0: 80 of 80")
+    assert "node b" not in text
+    flat = parsed(text_of(facts(with_nodes((501, 1, 1))), 0))
+    (section,) = [one for one in flat.iter("section") if one.get("id") == "topology/f"]
+    said = section.findtext("p") or ""
+    assert said.endswith("; only 500 of 501 domains of the first level are shown")
+
+
+def test_a_live_page_gets_the_domain_that_has_changed() -> None:
+    found = with_nodes((3, 1, 2))
+    before = state_of("1", facts(found))
+    more = placed(pods("y", 1), ("b1r0h0", 1))
+    change = state_of("2", facts(found.with_workload(more))).since(before)
+    domains = [name for name in change.html if name.startswith("domain/")]
+    assert domains == ["domain/f/b1"]
 
 
 def test_queues_where_nothing_happens_share_one_row(root: ET.Element) -> None:
@@ -223,6 +292,11 @@ def test_a_narrow_page_says_what_every_amount_is(root: ET.Element) -> None:
         "tr"
     )
     assert [one.get("data-label") for one in first[4:]] == [one.text for one in head[4:]]
+    nodes = parsed(text_of(facts(with_nodes()), 0))
+    head, first, *_ = next(one for one in nodes.iter("section") if one.get("id") == "nodes").iter(
+        "tr"
+    )
+    assert [one.get("data-label") for one in first[3:]] == [one.text for one in head[3:]]
     assert {one.get("role") for one in first} == {"rowheader", "cell"}
     narrow = STYLE.partition("(max-width:640px)")[2]
     assert ".quotas tbody tr{display:grid" in narrow
