@@ -18,6 +18,8 @@ def test_the_demo_ends_by_itself_with_a_summary(tmp_path: Path) -> None:
     assert "12 of 12 Jobs finished" in done.stdout
     assert "all as expected" in done.stdout
     assert "job-01 running" in done.stdout
+    assert "rack rack-1 has room for 3 of 4 pods" in done.stdout
+    assert "train runs in rack-" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
     assert "more needed" in (tmp_path / "demo.svg").read_text().replace("&#160;", " ")
 

@@ -23,13 +23,14 @@ from rich.text import Text
 from kueuelib.api.kinds import JOBS, WORKLOADS
 from kueuelib.api.meta import Obj
 from kueuelib.api.phrases import counted
-from kueuelib.cli.demo import story
+from kueuelib.cli.demo import racks, story
 from kueuelib.cli.demo.story import QUOTA, Board
 from kueuelib.cli.terminal import terminal
 from kueuelib.errors import KueuelibError
 from kueuelib.machinery.store import Delta, DeltaKind
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
+from kueuelib.runtime.connection import connect
 from kueuelib.runtime.kubeconfig import find_source
 from kueuelib.runtime.transport import Transport
 from kueuelib.testing.processes import LocalCluster, Processes
@@ -242,23 +243,28 @@ async def _play(
     jobs: int, console: Console, folder: Path, *, plain: bool, picture: Path | None
 ) -> int:
     board = story.Board(tuple(story.job(i)["metadata"]["name"] for i in range(jobs)))
-    with Screen(console, plain=plain) as screen, Processes(folder) as processes:
+    with Processes(folder) as processes:
         cluster = LocalCluster(processes)
-        begin = time.monotonic()
-        screen.say("starting the API server, installing the CRDs, starting the manager ...")
-        await anyio.to_thread.run_sync(cluster.start)
-        screen.say(f"ready after {time.monotonic() - begin:.1f} s; queueing {jobs} Jobs")
-        transport = Transport(find_source(cluster.kubeconfig))
-        async with Client(transport, field_manager="kueuelib-demo") as client:
-            for resource, obj in story.setup():
-                await client.create(resource, obj)
-            first = time.monotonic()
-            await _watch(client, board, screen, processes, jobs, first)
-            seconds = time.monotonic() - first
-    console.print(summary(board, seconds))
-    if picture is not None:
-        await anyio.Path(picture).write_text(screen.picture())
-    return _verdict(board.verdict(), console)
+        with Screen(console, plain=plain) as screen:
+            begin = time.monotonic()
+            screen.say("starting the API server, installing the CRDs, starting the manager ...")
+            await anyio.to_thread.run_sync(cluster.start)
+            screen.say(f"ready after {time.monotonic() - begin:.1f} s; queueing {jobs} Jobs")
+            transport = Transport(find_source(cluster.kubeconfig))
+            async with Client(transport, field_manager="kueuelib-demo") as client:
+                for resource, obj in story.setup():
+                    await client.create(resource, obj)
+                first = time.monotonic()
+                await _watch(client, board, screen, processes, jobs, first)
+                seconds = time.monotonic() - first
+        console.print(summary(board, seconds))
+        if picture is not None:
+            await anyio.Path(picture).write_text(screen.picture())
+        faults = board.verdict()
+        if not faults:
+            async with await connect(cluster.kubeconfig) as client:
+                faults = await racks.play(client, screen.say)
+    return _verdict(faults, console)
 
 
 def _verdict(faults: list[str], console: Console) -> int:
