@@ -10,6 +10,7 @@ from kueuelib.api.meta import Resource
 from kueuelib.api.names import INDEX_OFFSET, POD_SET_GROUP
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
+from kueuelib.jobs.contract.paths import value
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.contract.topology import REPLICA_INDEX, Ranks, asking_annotations
 from kueuelib.jobs.declared.declarative import HasCondition, declare
@@ -63,12 +64,14 @@ class MPIJob(_DeclaredMPIJob):  # type: ignore[misc,valid-type]  # `declare` has
     def run_with_podsets_info(self, infos: Sequence[PodSetInfo]) -> None:
         """Add the infos and clear the field that suspends; say where indices of workers begin.
 
-        A group of launcher and workers knows that by itself.
+        A group of launcher and workers knows that by itself, and a template may say it.
         """
-        specs = self.spec.get("mpiReplicaSpecs") or {}
-        template = (specs.get("Launcher") or {}).get("template")
-        if self.spec.get("runLauncherAsWorker") is True and template is not None:
-            offset = {} if POD_SET_GROUP in asking_annotations(template) else {INDEX_OFFSET: "1"}
+        specs = self.spec.get("mpiReplicaSpecs")
+        launcher = value(specs, "Launcher.template")
+        if self.spec.get("runLauncherAsWorker") is True and launcher is not None:
+            notes = value(specs, "Worker.template.metadata.annotations") or {}
+            is_known = INDEX_OFFSET in notes or POD_SET_GROUP in asking_annotations(launcher)
+            offset = {} if is_known else {INDEX_OFFSET: "1"}
             infos = [
                 attrs.evolve(info, annotations={**info.annotations, **offset})
                 if info.name == "worker"

@@ -170,12 +170,21 @@ def test_no_gate_is_added_to_a_pod_that_exists() -> None:
 
 @pytest.mark.parametrize(
     ("launches", "notes", "offset"),
-    [(True, {}, "1"), (False, {}, None), (True, {f"{KUEUE}/podset-group-name": "g"}, None)],
+    [
+        (True, {}, "1"),
+        (False, {}, None),
+        (True, {f"{KUEUE}/podset-group-name": "g"}, None),
+        (True, {f"{KUEUE}/pod-index-offset": "2"}, "2"),
+    ],
 )
 def test_the_indices_of_workers_begin_after_a_launcher_that_works_as_well(
     launches: bool, notes: Obj, offset: str | None
 ) -> None:
-    roles = {"Launcher": {"template": template(**notes)}, "Worker": {"template": template(**notes)}}
+    launcher = {key: text for key, text in notes.items() if key.endswith("name")}
+    roles = {
+        "Launcher": {"template": template(**launcher)},
+        "Worker": {"template": template(**notes)},
+    }
     spec = {"runPolicy": {"suspend": True}, "mpiReplicaSpecs": roles}
     started = MPI_JOB.job_type(copy.deepcopy(obj({**spec, "runLauncherAsWorker": launches})))
     started.run_with_podsets_info([PodSetInfo("launcher", 1), PodSetInfo("worker", 1)])

@@ -99,6 +99,24 @@ def test_after_a_start_what_runs_is_charged_whatever_is_known_first(order: tuple
     assert admitted(engine) == ["new"]
 
 
+def test_levels_change_under_what_runs() -> None:
+    """It keeps its places, and what waits for a level is tried again when there is one."""
+    engine = engine_with(*OBJECTS, node("n"), node("m"), RUNS)
+    flat = TOPOLOGY.evolve(spec=TOPOLOGY.spec.evolve(levels=TOPOLOGY.spec.levels[1:]))
+    engine.observe(events.TopologySet(flat), NOW)
+    engine.observe(events.WorkloadSet(pods("new")), NOW)
+    assert admitted(engine) == []
+    free = engine.cache.nodes.freeze()["f"]
+    assert dict(zip(free.tree.paths[-1], free.free["cpu"], strict=True)) == {
+        ("m",): 4000,
+        ("n",): 1000,
+    }
+    engine.observe(events.TopologySet(TOPOLOGY), NOW)
+    assert admitted(engine) == ["new"]
+    free = engine.cache.nodes.freeze()["f"]
+    assert [*free.free["cpu"]] == [1000, 1000]
+
+
 def moved() -> tuple[Engine, Settled]:
     """A Workload whose node failed gets another one, and the order to write that."""
     engine = engine_with(*OBJECTS, node("n"), node("m"))
