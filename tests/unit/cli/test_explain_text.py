@@ -182,3 +182,26 @@ def test_a_resource_without_quota_is_named_in_plain_words(
     world = world.with_workload(make_workload("job", "mine", asked))
     text = "Pod set main: the queue has no quota for ephemeral-storage"
     assert text in told(world, capsys)
+
+
+@pytest.mark.parametrize(("state", "says"), [("Ready", True), ("Pending", False)])
+def test_a_reservation_whose_pods_have_no_places_says_so(
+    capsys: pytest.CaptureFixture[str], state: str, says: bool
+) -> None:
+    world = World().with_namespace("ns", {}).with_flavor(make_flavor("f"))
+    world = queue(world.with_check(make_check("nodes")), "mine", 3, checks=["nodes"])
+    later = {**make_assignment({"cpu": 1}, "f"), "delayedTopologyRequest": "Pending"}
+    check = {"name": "nodes", "state": state, "message": "", "lastTransitionTime": TIME}
+    wl = make_workload(
+        "job",
+        "mine",
+        pod_sets=[make_pod_set({"cpu": 1})],
+        conditions=[make_condition("QuotaReserved")],
+        status={
+            "admission": {"clusterQueue": "mine", "podSetAssignments": [later]},
+            "admissionChecks": [check],
+        },
+    )
+    lines = told(world.with_workload(wl), capsys)
+    said = "Its pods have no places on nodes yet: events SecondPassFailed say why."
+    assert (said in lines) is says

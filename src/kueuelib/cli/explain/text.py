@@ -22,6 +22,7 @@ from kueuelib.scheduler.blockers import (
     ResourceUncovered,
     TopologyMismatch,
 )
+from kueuelib.scheduler.decide.second_pass import waits_for_nodes
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.scheduler.explain.pairs import PAIRS
 from kueuelib.scheduler.explain.places import room_texts
@@ -210,6 +211,8 @@ def _verdict(explanation: Explanation) -> Iterator[str]:
                 )
                 if one is not None:
                     yield f"  Next step: {one.next_step}"
+            if waits_for_nodes(explanation.workload):
+                yield "Its pods have no places on nodes yet: events SecondPassFailed say why."
         case TrialResult.FINISHED:
             yield ": ".join(("It is finished", *filter(None, explanation.ending or ())))
         case TrialResult.PREEMPTS:
