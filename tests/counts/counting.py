@@ -42,17 +42,17 @@ class Counts:
     def __init__(self, world):
         self.calls = Counter()
         self.made = Counter()
-        decide = admission.decide
+        decide = admission.decide_step_by_step
 
         def counted(cycle, now):
-            plan = decide(cycle, now)
+            plan = yield from decide(cycle, now)
             self.made["cycles"] += 1
             self.made["nominated heads"] += len(cycle.heads)
             decisions = (*plan.admissions, *plan.waits, *plan.preemptions)
             self.made["decisions"] += len(decisions)
             return plan
 
-        admission.decide = counted
+        admission.decide_step_by_step = counted
         world.set_witness(self)
 
     def sent(self, call, now):
