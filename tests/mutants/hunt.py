@@ -11,14 +11,19 @@ than `MOST` are played. The second form plays only the storms that are named.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import signal
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 
 from kueuelib.testing.storm.campaign import DEFAULT_RUN, MIXED, campaign, profile_of
-from kueuelib.testing.storm.seed_plan import plan_of
+from kueuelib.testing.storm.seed_plan import SeedReport, plan_of
 
 BOOT = 60.0
 """Seconds of processor time for the start of the world, which all storms share."""
@@ -63,20 +68,60 @@ def _family(storm: Storm) -> str:
     return profile_of(seed) if run == MIXED else run
 
 
-def hunt(storms: list[Storm]) -> dict[str, object]:
-    """What the first storm shows that breaks a law; only how many were played when none does."""
+@contextlib.contextmanager
+def worlds() -> Iterator[dict[str, ProcessPoolExecutor]]:
+    """A process for the storms of each run; those with nodes have a start of their own.
+
+    A process can only start one world.
+    """
+    forks = get_context("fork")
+    with (
+        ProcessPoolExecutor(1, mp_context=forks) as plain,
+        ProcessPoolExecutor(1, mp_context=forks) as placed,
+    ):
+        yield {run: placed if run == "topology" else plain for run in DEFAULT_RUN}
+
+
+def boot(run: str) -> str:
+    """Starts the world of this process; what went wrong, if anything did."""
     signal.setitimer(signal.ITIMER_PROF, BOOT)  # which ends this process
     try:
-        list(campaign([], MIXED))
+        list(campaign([], run))
     except Exception as error:  # noqa: BLE001 - what every storm begins with does not work
-        return {"played": 0, "seed": 0, "profile": "boot", "law": "the boot", "text": repr(error)}
+        return repr(error)
     signal.setitimer(signal.ITIMER_PROF, 0.0)
-    for played, (run, seed) in enumerate(storms, 1):
-        (report,) = campaign([seed], run, workers=1)
-        if report.violations:
-            first = report.violations[0]
-            found = {"played": played, "run": run, "seed": seed, "profile": report.profile}
-            return {**found, "law": first.law, "text": f"{first.object}: {first.text}"}
+    return ""
+
+
+def play(run: str, seed: int) -> SeedReport:
+    """Plays a storm."""
+    (report,) = campaign([seed], run, workers=1)
+    return report
+
+
+def hunt(storms: list[Storm]) -> dict[str, object]:
+    """What the first storm shows that breaks a law; only how many were played when none does."""
+    started: set[ProcessPoolExecutor] = set()
+    with worlds() as processes:
+        for played, (run, seed) in enumerate(storms or [(MIXED, 0)]):
+            process = processes[run]
+            if process not in started:
+                started.add(process)
+                try:
+                    wrong = process.submit(boot, run).result()
+                except BrokenProcessPool:
+                    wrong = "hangs"
+                if wrong:
+                    place = {"run": run, "seed": 0, "profile": "boot"}
+                    return {"played": played, **place, "law": "the boot", "text": wrong}
+            if not storms:
+                break
+            report = process.submit(play, run, seed).result()
+            if report.violations:
+                first = report.violations[0]
+                found = {"run": run, "seed": seed, "profile": report.profile}
+                text = f"{first.object}: {first.text}"
+                return {"played": played + 1, **found, "law": first.law, "text": text}
     return {"played": len(storms)}
 
 

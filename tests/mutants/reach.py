@@ -25,9 +25,7 @@ def _probe(number: int) -> None:
 
 builtins._probe = _probe  # type: ignore[attr-defined]  # before anything of the package is imported
 
-from hunt import by_turns  # noqa: E402
-
-from kueuelib.testing.storm.campaign import MIXED, campaign  # noqa: E402
+from hunt import boot, by_turns, play, worlds  # noqa: E402
 
 
 def main(most: int) -> None:
@@ -39,11 +37,14 @@ def main(most: int) -> None:
             reached[number].append(where)
         _SEEN[:] = bytes(PLACES)
 
-    list(campaign([], MIXED))
-    note("boot")
-    for run, seed in by_turns()[:most]:
-        list(campaign([seed], run, workers=1))
-        note(f"{run}/{seed}")
+    with worlds() as processes:
+        for run in {process: run for run, process in processes.items()}.values():
+            if wrong := processes[run].submit(boot, run).result():
+                raise RuntimeError(f"{run} does not start: {wrong}")
+        note("boot")
+        for run, seed in by_turns()[:most]:
+            processes[run].submit(play, run, seed).result()
+            note(f"{run}/{seed}")
     sys.stdout.write(json.dumps(reached) + "\n")
 
 
