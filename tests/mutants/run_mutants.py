@@ -1,4 +1,4 @@
-"""Tries every mutant of the four lists on a copy of the sources; each has to make a test fail.
+"""Tries every mutant of the five lists on a copy of the sources; each has to make a test fail.
 
     python tests/mutants/run_mutants.py [ID ...]
 
@@ -76,15 +76,19 @@ JOB_TESTS = (
     "tests/unit/jobs/test_job_conformance.py",
     "tests/properties/test_job_edits.py",
 )
-CHECK_TESTS = ("tests/unit/checks",)
-WORKLOAD_TESTS = ("tests/unit/workload", "tests/unit/jobs/pods/test_single.py")
+OF_PACKAGES = {
+    "jobs": JOB_TESTS,
+    "checks": ("tests/unit/checks",),
+    "workload": ("tests/unit/workload", "tests/unit/jobs/pods/test_single.py"),
+}
 LISTS = (
     ("mutants.yaml", "scheduler"),
     ("job_mutants.yaml", "jobs"),
     ("check_mutants.yaml", "checks"),
     ("workload_mutants.yaml", "workload"),
+    ("topology_mutants.yaml", ""),
 )
-"""The lists, and the packages that they are about."""
+"""The lists, and the packages that they are about; empty for any, and each mutant names a test."""
 SECONDS = 3600
 """After which tests count as hung."""
 
@@ -98,7 +102,8 @@ class Mutant:
         file: where it is, below its package.
         old: what the file says.
         new: what it says with the fault.
-        package: `scheduler`, `jobs`, `checks` or `workload`.
+        package: `scheduler`, `jobs`, `checks` or `workload`; empty for any.
+        test: what finds it, below `tests`; empty if that is not known.
     """
 
     id: str
@@ -119,7 +124,9 @@ class Mutant:
         named = ((f"tests/{self.test}",),) if self.test else ()
         if self.package == "scheduler":
             return (*named, FIRST, TESTS)
-        return (*named, JOB_TESTS if self.package == "jobs" else CHECK_TESTS)
+        if not self.package:
+            return named
+        return (*named, OF_PACKAGES[self.package])
 
 
 def mutants() -> list[Mutant]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kueuelib.api.codec import decode
@@ -220,6 +220,7 @@ def test_only_the_pods_of_a_failed_node_move(
 
 CHANGES = st.one_of(
     st.tuples(st.just("node"), nodes().map(lambda each: each[0]), st.integers(0, 5)),
+    st.tuples(st.just("more"), st.integers(0, 5), st.integers(0, 6)),
     st.tuples(st.just("gone"), st.integers(0, 5)),
     st.tuples(st.just("pod"), st.integers(0, 3), st.integers(0, 5), st.integers(0, 3)),
     st.tuples(st.just("used"), st.integers(0, 5), st.integers(1, 3)),
@@ -227,6 +228,18 @@ CHANGES = st.one_of(
 )
 
 
+NODE = NodeFacts(
+    "n0", {"zone": "z0", "block": "b0", "rack": "r0"}, (), {"cpu": 3, "pods": 2}, ready=True
+)
+
+
+TAINTED = attrs.evolve(NODE, taints=(TAINT,))
+
+
+@example([("node", NODE, 0), ("look",), ("more", 0, 5)], 0.1)
+@example([("node", NODE, 0), ("look",), ("node", TAINTED, 0)], 9.0)
+@example([("node", NODE, 0), ("look",), ("node", TAINTED, 1), ("node", NODE, 2)], 9.0)
+@example([("node", NODE, 1), ("node", TAINTED, 2), ("look",), ("node", NODE, 0)], 9.0)
 @given(st.lists(CHANGES, max_size=30), st.sampled_from([0.1, 9.0]))
 def test_the_nodes_after_any_history_are_those_of_a_new_cache(
     history: list[Any], few: float
@@ -239,13 +252,22 @@ def test_the_nodes_after_any_history_are_those_of_a_new_cache(
 
 def live_through(history: list[Any]) -> None:
     cache, shaped = cache_of([]), attrs.evolve(PODS, node_selector={"zone": "z0"})
+    known: dict[int, NodeFacts] = {}
     for what, *change in history:
         if what == "node":
             node, index = change
             labels = {**node.labels, HOST: f"n{index}"}
-            cache.set_node(attrs.evolve(node, name=f"n{index}", labels=labels))
+            known[index] = attrs.evolve(node, name=f"n{index}", labels=labels)
+            cache.set_node(known[index])
+        elif what == "more":
+            index, cores = change
+            if index in known:
+                capacity = {**known[index].capacity, "cpu": cores}
+                known[index] = attrs.evolve(known[index], capacity=capacity)
+                cache.set_node(known[index])
         elif what == "gone":
             cache.drop_node(f"n{change[0]}")
+            known.pop(change[0], None)
         elif what == "pod":
             pod, index, cores = change
             cache.set_pod(pod, f"n{index}", {"cpu": cores, "pods": 1} if cores else None)
@@ -254,14 +276,16 @@ def live_through(history: list[Any]) -> None:
             cache.charge({("", f"n{index}"): {"cpu": cores, "pods": 1}})
         else:
             seen = cache.freeze()["flavor"]
-            seen.tree.barred(shaped, ())
+            for asked in (PODS, shaped):
+                seen.tree.barred(asked, ())
             before = {name: [*column] for name, column in seen.free.items()}
             cache.charge({("", "n0"): {"cpu": 1}})
             assert before == {name: [*column] for name, column in seen.free.items()}
     new, old = cache.rebuilt().freeze()["flavor"], cache.freeze()["flavor"]
     assert (new.tree.paths, new.tree.children) == (old.tree.paths, old.tree.children)
     assert new.tree.positions == old.tree.positions
-    assert new.tree.barred(shaped, ()) == old.tree.barred(shaped, ())
+    for asked in (PODS, shaped):
+        assert new.tree.barred(asked, ()) == old.tree.barred(asked, ())
     assert [leaf.taints for leaf in new.tree.leaves] == [leaf.taints for leaf in old.tree.leaves]
     for ours, theirs in ((old.free, new.free), (old.capacity, new.capacity)):
         assert _some(ours) == _some(theirs)

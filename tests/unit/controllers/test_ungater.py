@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kueuelib.api.kinds import PODS, RESOURCE_FLAVORS, WORKLOADS
 from kueuelib.api.meta import ObjectKey
-from kueuelib.controllers.ungater import is_placed, trimmed, ungating, workload_of
+from kueuelib.controllers.ungater import (
+    STALE_PAUSE,
+    UngaterReconciler,
+    is_placed,
+    trimmed,
+    ungating,
+    workload_of,
+)
+from kueuelib.errors import Conflict, NotFound
+from kueuelib.runtime.controller import DONE, Result
 from kueuelib.runtime.queries import PatchType
+from kueuelib.runtime.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from .conftest import World
@@ -81,7 +92,10 @@ def test_pods_start_by_their_ranks() -> None:
 
 def test_pods_that_ended_leave_their_place_to_others() -> None:
     ended = {**pod(0), "status": {"phase": "Failed"}}
-    assert selectors(workload(("a", 1)), ended, {**pod(0), "status": {}}) == {"p0": "a"}
+    ended["metadata"] = {**ended["metadata"], "name": "ended"}
+    later = {**pod(0), "status": {}}
+    wl = workload(("a", 1), ("b", 1))
+    assert selectors(wl, ended, later, pod(1)) == {"p0": "a", "p1": "b"}
 
 
 def test_a_workload_without_domains_starts_nothing() -> None:
@@ -100,6 +114,63 @@ def test_what_is_stored_of_a_pod_is_what_decides() -> None:
     assert stored["spec"] == kept
     assert stored["metadata"]["annotations"] == {f"{KUEUE}/workload": "wl"}
     assert stored["metadata"]["labels"][INDEX] == "3"
+
+
+KEY = ObjectKey("default", "wl")
+
+
+class Shell:
+    """An ungater that knows a Workload with its pods, and what becomes of its writes."""
+
+    def __init__(self, wl: Obj, *pods: Obj) -> None:
+        self.known = {KEY: wl}
+        self.bodies: dict[str, Obj] = {}
+        self.learned: list[Any] = []
+        self.errors: list[Exception] = []
+        self.evicts = False
+        store = SimpleNamespace(get=self.known.get, by_index=lambda *_: pods)
+        client: Any = SimpleNamespace(patch=self.patch)
+        informer: Any = SimpleNamespace(store=store)
+        told: Any = SimpleNamespace(learn=self.learned.append, learn_gone=self.learned.append)
+        self.reconciler = UngaterReconciler(client, informer, informer, told, Telemetry())
+
+    async def patch(self, resource: Any, key: ObjectKey, body: Obj, kind: PatchType) -> str:
+        assert (resource, kind) == (PODS, PatchType.MERGE)
+        self.bodies[key.name] = body
+        if self.evicts:
+            self.known.clear()
+        if self.errors:
+            raise self.errors.pop()
+        return key.name
+
+
+def stored(index: int) -> Obj:
+    made = pod(index)
+    return {**made, "metadata": {**made["metadata"], "uid": f"u{index}"}}
+
+
+async def test_a_write_names_the_pod_that_was_seen_and_keeps_the_gates_of_others() -> None:
+    shell = Shell(workload(("a", 1)), stored(0))
+    assert await shell.reconciler.reconcile(KEY) == DONE
+    spec = {"schedulingGates": GATES[:1], "nodeSelector": {HOST: "a"}}
+    assert shell.bodies == {"p0": {"metadata": {"uid": "u0"}, "spec": spec}}
+    assert shell.learned == ["p0"]
+
+
+async def test_no_pod_starts_once_its_workload_was_seen_to_be_evicted() -> None:
+    shell = Shell(workload(("a", 9)), *map(stored, range(9)))
+    shell.evicts = True
+    await shell.reconciler.reconcile(KEY)
+    assert [*shell.bodies] == ["p0"]
+
+
+async def test_a_pod_that_was_changed_is_looked_at_again_and_one_that_is_gone_is_not() -> None:
+    shell = Shell(workload(("a", 1)), stored(0))
+    shell.errors = [NotFound("gone"), Conflict("changed")]
+    assert await shell.reconciler.reconcile(KEY) == Result(requeue_after=STALE_PAUSE)
+    assert shell.learned == []
+    assert await shell.reconciler.reconcile(KEY) == DONE
+    assert shell.learned == [stored(0)]
 
 
 @pytest.fixture

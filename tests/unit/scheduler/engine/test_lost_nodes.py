@@ -9,9 +9,10 @@ import pytest
 from kueuelib.api.codec import decode
 from kueuelib.api.kueue import ClusterQueue, LocalQueue, ResourceFlavor, Topology, Workload
 from kueuelib.api.meta import ObjectKey
-from kueuelib.api.workload import HOST
+from kueuelib.api.workload import HOST, AdmissionCheckState
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
+from kueuelib.scheduler.decide.second_pass import needs_second_pass
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.quota.amounts import leaves_of
 from kueuelib.scheduler.settings import NodeFailureRules, Settings
@@ -108,6 +109,37 @@ def test_it_keeps_its_places_if_the_rules_say_so() -> None:
     assert (kept.evictions, kept.placed, kept.waits) == ((), (), ())
     (wait,) = kept.unplaced
     assert wait.message.endswith("no topology domains at level: kubernetes.io/hostname")
+
+
+@pytest.mark.parametrize("over", ["Finished", "Evicted"])
+def test_who_ended_or_leaves_needs_no_other_node(over: str) -> None:
+    wl = workload(JOB)
+    conditions = wl.status.conditions
+    ended = wl.status.evolve(conditions=(*conditions, conditions[0].evolve(type=over)))
+    assert needs_second_pass(wl)
+    assert not needs_second_pass(wl.evolve(status=ended))
+
+
+def test_pods_get_places_once_all_checks_have_passed() -> None:
+    wl = workload(JOB)
+    admission = wl.status.admission
+    assert admission is not None
+    (assigned,) = admission.pod_set_assignments
+    later = assigned.evolve(topology_assignment=None, delayed_topology_request="Pending")
+    waits = wl.status.evolve(
+        admission=admission.evolve(pod_set_assignments=(later,)),
+        conditions=wl.status.conditions[:1],
+        unhealthy_nodes=(),
+    )
+
+    def needs(*states: str) -> bool:
+        raw = [{"name": state, "state": state} for state in states]
+        checks = tuple(decode(AdmissionCheckState, one) for one in raw)
+        return needs_second_pass(wl.evolve(status=waits.evolve(admission_checks=checks)))
+
+    assert needs("Ready")
+    assert not needs("Ready", "Pending")
+    assert not needs()
 
 
 @pytest.mark.parametrize(("owners", "stays"), [((POD,), True), ((POD, {**POD, "uid": "q"}), False)])

@@ -142,13 +142,26 @@ def test_nobody_leaves_for_pods_that_no_nodes_could_hold() -> None:
 
 
 def test_pods_wait_for_their_nodes_and_then_get_places() -> None:
-    made = {"nodes": [node("m")], "ready": {"p": {"sel": {HOST: "m"}}}}
+    made = {"nodes": [node("o")], "ready": {"p": {"sel": {HOST: "o"}}}}
     queues = {"a": queue(provisioning=True)}
-    result = run(world(cqs=queues, pending=[pods("p", "a", 3)], events={"1": made}))
-    first, second, _ = result["cycles"]
+    result = run(world(cqs=queues, pending=[pods("p", "a", 3)], events={"2": made}))
+    first, second, third = result["cycles"]
     assert first["admitted"]["p"]["main"]["delayed"] == "Pending"
-    got = second["admitted"]["p"]["main"]
-    assert (got["delayed"], got["assignment"]["domains"]) == ("Ready", [[["m"], 3]])
+    assert second["admitted"] == {}
+    got = third["admitted"]["p"]["main"]
+    assert (got["delayed"], got["assignment"]["domains"]) == ("Ready", [[["o"], 3]])
+
+
+def test_a_second_pass_has_victims_and_nobody_gets_what_they_still_hold() -> None:
+    low = pods("low", "a", 4, on="n", prio=0)
+    queues = {"a": queue(provisioning=True, preemption={"within": "LowerPriority"}), "b": queue()}
+    waiting = [pods("p", "a", 4, prio=1), pods("q", "b", 4, arrive=1)]
+    events = {"1": {"ready": {"p": {}}}}
+    given = world(cqs=queues, admitted=[low], pending=waiting, events=events, release_delay=1)
+    first, second, *_ = run(given)["cycles"]
+    assert first["admitted"]["p"]["main"]["delayed"] == "Pending"
+    assert second["preempted"] == {"low": {"by": "p", "reason": "InClusterQueue"}}
+    assert second["admitted"] == {}
 
 
 def test_pods_of_a_failed_node_move_and_without_another_node_their_workload_is_evicted() -> None:
@@ -158,6 +171,14 @@ def test_pods_of_a_failed_node_move_and_without_another_node_their_workload_is_e
     assert moved["admitted"]["r"]["main"]["assignment"]["domains"] == [[["m"], 2]]
     lost = run(world(nodes=[gone, node("m", 1)], admitted=[running], pending=[]))["cycles"][0]
     assert lost["evicted"] == {"r": "NodeFailures"}
+
+
+def test_the_first_of_the_failed_nodes_is_replaced_and_one_that_is_back_keeps_its_pods() -> None:
+    running = pods("r", "a", 2, on="n", unhealthy=["n", "m"])
+    running["podsets"][0]["assignment"]["domains"] = [[["m"], 1], [["n"], 1]]
+    there = [node("n", ready=False), node("m", 2), node("o", 1)]
+    moved = run(world(nodes=there, admitted=[running], pending=[]))["cycles"][0]
+    assert moved["admitted"]["r"]["main"]["assignment"]["domains"] == [[["m"], 2]]
 
 
 @pytest.mark.parametrize(("cpu", "least", "count"), [(7, 1, 4), (4, 3, 4), (7, 5, None)])

@@ -187,3 +187,15 @@ def test_flavors_with_the_same_nodes_see_each_others_pods() -> None:
     cache.charge({("", "a"): {"cpu": 3}, ("coarse", "r"): {"cpu": 2}})
     free = {name: [*each.free["cpu"]] for name, each in cache.freeze().items()}
     assert free == {"one": [1], "other": [1], "coarse": [2]}
+
+
+def test_levels_that_change_make_another_tree_in_which_pods_still_count() -> None:
+    cache = NodeCache()
+    cache.set_flavor("flavor", TopologyOfFlavor("racks", LEVELS, {}, ()))
+    cache.set_node(node("a", "r"))
+    cache.charge({("", "a"): {"cpu": 3}})
+    assert cache.freeze()["flavor"].tree.paths == [[("r",)], [("r", "a")]]
+    assert cache.set_flavor("flavor", TopologyOfFlavor("racks", (HOST,), {}, ()))
+    changed = cache.freeze()["flavor"]
+    assert changed.tree.paths == [[("a",)]]
+    assert [*changed.free["cpu"]] == [1]

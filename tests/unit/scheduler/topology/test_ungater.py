@@ -47,6 +47,12 @@ def test_a_pod_that_was_recreated_gets_the_domain_of_its_rank() -> None:
     assert selectors == {"pod-9": {HOST: "a"}}
 
 
+def test_pods_of_one_rank_fill_the_domains_in_the_order_of_their_names() -> None:
+    twin = attrs.evolve(pod(0), name="pod-a")
+    selectors = ungated([WORKERS], {"workers": [twin, pod(0)]})
+    assert selectors == {"pod-9": {HOST: "a"}, "pod-a": {HOST: "b"}}
+
+
 def test_nothing_starts_on_a_host_that_is_replaced() -> None:
     selectors = ungated([WORKERS], {"workers": [pod(0), pod(1)]}, ["a"])
     assert selectors == {"pod-8": {HOST: "b"}}
