@@ -9,12 +9,13 @@ import pytest
 
 from kueuelib.api.codec import decode
 from kueuelib.api.kueue import Topology, Workload
-from kueuelib.api.workload import HOST
+from kueuelib.api.workload import HOST, AdmissionCheckState
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.topology.nodes import node_facts
 from kueuelib.testing.builders import (
+    make_check,
     make_cluster_queue,
     make_condition,
     make_flavor,
@@ -115,6 +116,29 @@ def test_levels_change_under_what_runs() -> None:
     assert admitted(engine) == ["new"]
     free = engine.cache.nodes.freeze()["f"]
     assert [*free.free["cpu"]] == [1000, 1000]
+
+
+@pytest.mark.parametrize("served", [True, False])
+def test_what_runs_in_another_cluster_gets_no_places_in_this_one(served: bool) -> None:
+    """Its check has no controller here, so its ClusterQueue is inactive."""
+    check = make_check("elsewhere", active=served)
+    queue = events.ClusterQueueSet(
+        make_cluster_queue("q", {"f": {"cpu": 99}}, checks=["elsewhere"])
+    )
+    facts = (events.TopologySet(TOPOLOGY), FLAVOR, events.CheckSet(check), queue, node("n"))
+    sent = pods("sent", on="n")
+    assert sent.status.admission is not None
+    (one,) = sent.status.admission.pod_set_assignments
+    later = one.evolve(topology_assignment=None, delayed_topology_request="Pending")
+    admission = sent.status.admission.evolve(pod_set_assignments=(later,))
+    state = AdmissionCheckState("elsewhere", "Ready")
+    status = sent.status.evolve(
+        admission=admission, admission_checks=(state,), conditions=sent.status.conditions[:1]
+    )
+    engine = engine_with(*facts, events.WorkloadSet(sent.evolve(status=status)))
+    found = cycle(engine, NOW + 2.0)
+    placed = () if found is None else found.placed
+    assert [place.key.name for place in placed] == ["sent"] * served
 
 
 def moved() -> tuple[Engine, Settled]:
