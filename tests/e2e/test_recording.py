@@ -8,12 +8,14 @@ import subprocess
 import sys
 import time
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 from place import Place
-from rest import Rest, eventually, is_true
+from rest import JOBS, Rest, condition, eventually, is_true, job
+from test_topology import RACK, admitted, asking, queues, topology, workload_of
 from warm import Processes
 
 from kueuelib.testing.processes import LocalCluster
@@ -89,6 +91,67 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict:
         assert processes.stop("record") == 0
         processes.stop("manager")
     return found
+
+
+@pytest.fixture
+def racks(tmp_path: Path) -> Iterator[LocalCluster]:
+    """Two racks of two nodes, and the queue `team` for them; the manager records."""
+    with Processes(tmp_path) as processes:
+        cluster = LocalCluster(processes, options=("--record", str(tmp_path / "night.gz")))
+        cluster.start_server("--racks", "2x2")
+        cluster.install()
+        cluster.start_manager()
+        cluster.wait_for_manager()
+        with Rest(cluster.kubeconfig) as rest:
+            topology(rest)
+            queues(rest)
+        yield cluster
+
+
+def test_what_was_decided_about_nodes_is_decided_again(racks: LocalCluster, tmp_path: Path) -> None:
+    """A Job takes more than one rack, another one waits for a rack; both programs see nodes."""
+    processes, kubeconfig = racks.processes, str(racks.kubeconfig)
+    beside = tmp_path / "beside.gz"
+    processes.start("record", "record", str(beside), "--kubeconfig", kubeconfig, "--hash-names")
+    with Rest(racks.kubeconfig) as rest:
+        rest.create(JOBS, job("large", seconds=3600, pods=5, cpu="4"))
+        admitted(rest, "large")
+        train = job("train", seconds=3600, pods=4, cpu="4")
+        rest.create(JOBS, asking(train, required_topology=RACK))
+
+        def waiting() -> str:
+            said = condition(workload_of(rest, "train"), "QuotaReserved")
+            assert "At best, rack rack-1 has room for 3 of 4 pods" in said.get("message", "")
+            return str(workload_of(rest, "train")["metadata"]["name"])
+
+        name = eventually(waiting)
+        eventually(lambda: assert_recorded(beside, "WorkloadSet", 2))
+        at = time.time()
+        rest.delete(f"{JOBS}/large")
+        admitted(rest, "train")
+    assert processes.stop("record") == 0
+    assert processes.stop("manager") == 0
+    file = tmp_path / "night.gz"
+    placed = [
+        pod_set[3]
+        for line in lines(file)
+        for admit in line.get("plan", {}).get("admit", ())
+        for pod_set in admit[2]
+    ]
+    assert [sum(count for _, count in domains) for domains in placed] == [5, 4]
+    for path in (file, beside):
+        answer = kueuelib("replay", str(path), seed="77")
+        assert answer.returncode == 0, answer.stdout + answer.stderr
+    answer = kueuelib("replay", str(file), "--explain", f"{name}@{at!r}")
+    assert "Pod set main: rack rack-1 has room for 3 of 4 pods" in answer.stdout, answer.stderr
+
+
+def assert_recorded(path: Path, fact: str, least: int) -> bool:
+    """Whether the facts so far have reached the file, of which the last line may be cut off."""
+    assert path.exists()
+    data = zlib.decompressobj(31).decompress(path.read_bytes()).split(b"\n")[:-1]
+    assert sum(json.loads(line).get("fact") == fact for line in data) >= least
+    return True
 
 
 def lines(path: Path) -> list[dict]:

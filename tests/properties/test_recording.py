@@ -10,9 +10,11 @@ from typing import Any
 import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from places_world import RACK, TAINT, node, topology
 from test_scheduler_histories import Histories
 
 from kueuelib.api.meta import Obj, ObjectKey
+from kueuelib.api.workload import HOST
 from kueuelib.errors import ConfigError
 from kueuelib.recording.reader import FORMAT, parse
 from kueuelib.recording.rerun import Rerun
@@ -21,6 +23,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.topology.nodes import node_facts
 from kueuelib.testing.builders import (
     make_cluster_queue,
     make_flavor,
@@ -94,6 +97,10 @@ def small_recording() -> list[dict[str, Any]]:
     preemption = {"withinClusterQueue": "LowerPriority"}
     for fact in (
         events.NamespaceSet("ns", {"team": "red"}),
+        events.TopologySet(topology(RACK, HOST)),
+        events.NodeSet(node_facts(node("h", "r", taints=[TAINT]))),
+        events.ForeignPod(ObjectKey("ns", "agent"), "h", {"cpu": 1000, "pods": 1}),
+        events.ForeignPod(ObjectKey("ns", "ended"), "", None),
         events.FlavorSet(make_flavor("f", {"kind": "one"})),
         events.ClusterQueueSet(make_cluster_queue("cq", {"f": {"cpu": 2}}, preemption=preemption)),
         events.LocalQueueSet(make_local_queue("q", "cq")),

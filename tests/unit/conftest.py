@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "oracle"))
 SRC = Path(__file__).parents[2] / "src"
 
 

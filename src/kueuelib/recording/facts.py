@@ -23,13 +23,19 @@ from kueuelib.api.meta import Obj, ObjectKey, ObjectMeta, format_time
 from kueuelib.api.names import QUOTA_RESERVED
 from kueuelib.api.quantity import Quantity
 from kueuelib.api.struct import MicroTime, Struct, Time, json_name
-from kueuelib.api.workload import AdmissionCheckState, WorkloadSpec, WorkloadStatus
+from kueuelib.api.workload import (
+    AdmissionCheckState,
+    PodSetUpdate,
+    WorkloadSpec,
+    WorkloadStatus,
+)
 from kueuelib.api.workload_state import is_finished
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle_values import Admit, Plan, Wait
 from kueuelib.scheduler.decide.preemption.victims import PendingPreemption
 from kueuelib.scheduler.events import Event
 from kueuelib.scheduler.object_reasons import REPORTED
+from kueuelib.scheduler.topology.nodes import NodeFacts
 
 # ---- plans as short JSON whose words stay the same from version to version -----------------------
 # Parts that follow from the facts are left out: amounts, messages, waiting times.
@@ -41,9 +47,10 @@ DIGITS = 16
 def plan_data(plan: Plan) -> Obj:
     """A plan as JSON, without empty parts.
 
-    `admit`: workload, ClusterQueue, pod sets with their counts and flavors, whether it is admitted
-    at once, and how far up the tree it borrows. `preempt`: workload, and its victims with the
-    reasons. `wait`: workload, ClusterQueue, reason, and where it is queued.
+    `admit`: workload, ClusterQueue, pod sets with their counts and flavors, and with their domains
+    if they have any, whether it is admitted at once, and how far up the tree it borrows.
+    `preempt`: workload, and its victims with the reasons. `wait`: workload, ClusterQueue, reason,
+    and where it is queued.
     """
     return {
         name: part
@@ -78,10 +85,14 @@ def _admit(admit: Admit) -> list[object]:
 
 
 def _sets(admission: Admission) -> list[object]:
-    return [
-        [assignment.name, assignment.count, dict(sorted(assignment.flavors.items()))]
-        for assignment in admission.pod_set_assignments
-    ]
+    sets: list[object] = []
+    for one in admission.pod_set_assignments:
+        chosen: list[object] = [one.name, one.count, dict(sorted(one.flavors.items()))]
+        placed = one.topology_assignment
+        if placed is not None:
+            chosen.append([[list(values), count] for values, count in placed.domains])
+        sets.append(chosen)
+    return sets
 
 
 def _preempt(preemption: PendingPreemption) -> list[object]:
@@ -108,6 +119,7 @@ _KEPT: Mapping[type[Struct], tuple[str, ...]] = {
     kueue.ClusterQueue: ("metadata", "spec"),
     kueue.Cohort: ("metadata", "spec"),
     kueue.LocalQueueStatus: ("fair_sharing",),
+    PodSetUpdate: ("name", "node_selector", "tolerations"),
     core.RuntimeClass: ("metadata", "overhead"),
     kueue.AdmissionCheckSpec: ("controller_name", "retry_delay_minutes", "preemption_policy"),
 }
@@ -115,7 +127,7 @@ _KEPT: Mapping[type[Struct], tuple[str, ...]] = {
 
 _DROPPED: Mapping[type[Struct], tuple[str, ...]] = {
     WorkloadSpec: ("priority_class_ref",),
-    AdmissionCheckState: ("pod_set_updates", "message", "reason"),
+    AdmissionCheckState: ("message", "reason"),
 }
 """By class, the fields that are not written."""
 
@@ -168,6 +180,9 @@ def fact_data(event: Event) -> Any:
     fields = attrs.fields(kind)
     if isinstance(event, events.WorkloadSet):
         return workload_data(event.workload, None, 0)
+    if isinstance(event, events.NodeSet):
+        taints = list(map(_converter.unstructure, event.node.taints))
+        return {**attrs.asdict(event.node, recurse=False), "taints": taints}
     values = {field.name: _data(getattr(event, field.name)) for field in fields}
     return next(iter(values.values())) if len(values) == 1 else values
 
@@ -204,6 +219,10 @@ def _status(status: WorkloadStatus) -> Obj:
 
 def subject_of(event: Event) -> tuple[str, ObjectKey] | None:
     """The object that a fact is about: a word for the kind, and the key; None if there is none."""
+    if isinstance(event, events.ForeignPod):
+        return "ForeignPod", event.key
+    if isinstance(event, events.Unreadable):
+        return "Unreadable", ObjectKey("", event.kind)
     word = _SUBJECTS.get(type(event))
     if word is None:
         return None
@@ -211,6 +230,8 @@ def subject_of(event: Event) -> tuple[str, ObjectKey] | None:
     value = getattr(event, field.name)
     if isinstance(value, str):
         return word, ObjectKey("", value)
+    if isinstance(value, NodeFacts):
+        return word, ObjectKey("", value.name)
     return word, value if isinstance(value, ObjectKey) else value.key
 
 
@@ -218,6 +239,10 @@ def is_last(event: Event) -> bool:
     """Whether a fact is the last one about its object."""
     if isinstance(event, events.WorkloadSet):
         return is_finished(event.workload)
+    if isinstance(event, events.ForeignPod):
+        return event.request is None
+    if isinstance(event, events.Unreadable):
+        return not event.why
     return type(event).__name__.endswith(("Gone", "Deleted"))
 
 
@@ -239,6 +264,8 @@ def fact_of(kind: str, data: Any, known: Callable[[ObjectKey], kueue.Workload | 
     cls = _CLASSES.get(event_type)
     if cls is kueue.Workload:
         return events.WorkloadSet(_workload(data, known))
+    if event_type is events.NodeSet:
+        return events.NodeSet(_node(data))
     if cls is not None:
         return event_type(decode(cls, data))  # type: ignore[no-any-return]
     fields = attrs.fields(attrs.resolve_types(event_type))
@@ -259,6 +286,33 @@ def _workload(data: Any, known: Callable[[ObjectKey], kueue.Workload | None]) ->
     return attrs.evolve(workload, spec=before.spec)
 
 
+def _node(data: Any) -> NodeFacts:
+    kinds = {
+        "name": str,
+        "labels": dict,
+        "taints": list,
+        "capacity": dict,
+        "ready": bool,
+        "cordoned": bool,
+    }
+    if not isinstance(data, dict) or set(data) != set(kinds):
+        raise BadFact("of", f"is not an object with {', '.join(kinds)}")
+    for name, kind in kinds.items():
+        if not isinstance(data[name], kind):
+            raise BadFact(f"of.{name}", f"{data[name]!r} has the wrong type")
+    if not all(isinstance(text, str) for text in data["labels"].values()):
+        raise BadFact("of.labels", "has values that are not texts")
+    taints = tuple([decode(core.Taint, one) for one in data["taints"]])
+    return NodeFacts(**{**data, "taints": taints, "capacity": _amounts("capacity", data)})
+
+
+def _amounts(field: str, data: Mapping[str, Any]) -> Mapping[str, int]:
+    amounts: Mapping[str, int] = data[field]
+    if not all(type(amount) is int for amount in amounts.values()):
+        raise BadFact(f"of.{field}", "has amounts that are not whole numbers")
+    return amounts
+
+
 def _value(field: attrs.Attribute[Any], data: Any) -> Any:
     if field.type is ObjectKey:
         if isinstance(data, list) and len(data) == 2 and all(isinstance(one, str) for one in data):
@@ -268,6 +322,11 @@ def _value(field: attrs.Attribute[Any], data: Any) -> Any:
         return decode(field.type, data)
     if field.type is str and isinstance(data, str):
         return data
+    if field.name == "request":
+        if data is None:
+            return None
+        if isinstance(data, dict):
+            return _amounts(field.name, {field.name: data})
     if field.type is not str and isinstance(data, dict):
         return data
     raise BadFact(f"of.{field.name}", f"{data!r} has the wrong type")

@@ -10,8 +10,7 @@ import attrs
 from kueuelib.api import meta, names
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
-from kueuelib.api.workload_state import is_finished
-from kueuelib.recording.facts import subject_of
+from kueuelib.recording.facts import is_last, subject_of
 from kueuelib.scheduler import events
 from kueuelib.scheduler.events import Event
 from kueuelib.scheduler.explain.world import World
@@ -23,13 +22,16 @@ _FIELDS = {
     "LocalQueue": "local_queues",
     "Flavor": "flavors",
     "Check": "checks",
+    "Topology": "topologies",
+    "Node": "nodes",
+    "ForeignPod": "foreign_pods",
     "Namespace": "namespaces",
     "LimitRange": "limit_ranges",
     "RuntimeClass": "runtime_classes",
     "Workload": "workloads",
 }
 """The field of a world for the objects of each kind of fact."""
-_BY_KEY = ("local_queues", "limit_ranges", "workloads")
+_BY_KEY = ("local_queues", "limit_ranges", "workloads", "foreign_pods")
 
 
 class PresentObjects:
@@ -45,17 +47,16 @@ class PresentObjects:
     def observe(self, event: Event) -> None:
         """Takes in a fact."""
         subject = subject_of(event)
-        if subject is None:
-            return  # what a manager meant to do; objects say what was done
+        if subject is None or isinstance(event, events.Unreadable):
+            return  # what a manager meant or was able to do; objects say what was done
         kind, key = subject
         table = self._tables[_FIELDS[kind]]
-        name = type(event).__name__
-        if name.endswith(("Gone", "Deleted")):
+        if is_last(event):
             table.pop(key, None)
         elif isinstance(event, events.NamespaceSet):
             table[key] = event.labels
-        elif isinstance(event, events.WorkloadSet) and is_finished(event.workload):
-            table.pop(key, None)
+        elif isinstance(event, events.ForeignPod):
+            table[key] = event
         else:
             (field,) = attrs.fields(type(event))
             table[key] = getattr(event, field.name)

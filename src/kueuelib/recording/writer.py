@@ -175,14 +175,15 @@ class RecordedEngine(Engine):
 # ---- replaces the names of objects in a recording ------------------------------------------------
 # The alphabetical order of names decides ties, so pseudonyms sort like the names that they replace,
 # and the plans stay the same. They reveal nothing else, and differ from recording to recording.
-# Names of resources, pod sets and node labels, and UIDs, stay.
+# Names of resources, pod sets and nodes, labels of nodes, and UIDs, stay.
 
 _STEP = 1000
 _LIMIT = 10**6
 _NAME = r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?"
 _TOKEN = re.compile(_NAME)
 _INTRODUCED = re.compile(
-    rf"(?:\bflavor |\b(?:Cluster|Local)Queue (?!selector)|\bworkload (?={_NAME}/))"
+    rf'(?:\bflavor |\b(?:Flavor|topology) "|\b(?:Cluster|Local)Queue (?!selector)'
+    rf"|\bworkload (?={_NAME}/))"
     rf"({_NAME})(?:/({_NAME}))?"
 )
 """The places of names in messages that the scheduler compares with its verdict."""
@@ -197,6 +198,8 @@ _PATHS: Mapping[str, tuple[str, ...]] = {
         "spec.namespaceSelector.matchExpressions.*.values.*",
     ),
     "CohortChanged": ("spec.parentName", _FLAVORS),
+    "FlavorSet": ("spec.topologyName",),
+    "ForeignPod": ("key.*",),
     "LocalQueueSet": ("spec.clusterQueue",),
     "NamespaceSet": ("name", "labels.*"),
     "WorkloadSet": (
@@ -245,7 +248,7 @@ class Pseudonyms:
 
     def _fact(self, kind: str, of: Any) -> Any:
         if isinstance(of, str):
-            return self._name(of)
+            return of if kind == "NodeGone" else self._name(of)
         if isinstance(of, list):
             return [self._name(part) for part in of]
         paths = (*(_NAMED if "metadata" in of else ()), *_PATHS.get(kind, ()))
@@ -275,8 +278,12 @@ class Pseudonyms:
 
     def _sets(self, sets: list[Any]) -> list[Any]:
         return [
-            [name, count, {resource: self._name(flavor) for resource, flavor in flavors.items()}]
-            for name, count, flavors in sets
+            [
+                *(name, count),
+                {resource: self._name(flavor) for resource, flavor in flavors.items()},
+                *domains,
+            ]
+            for name, count, flavors, *domains in sets
         ]
 
     def _name(self, text: str) -> str:

@@ -19,11 +19,14 @@ import orjson
 from kueuelib.api import meta as conditions
 from kueuelib.api import names
 from kueuelib.api.codec import encode
+from kueuelib.api.kinds import NODES
 from kueuelib.api.kueue import Workload, WorkloadStatus
 from kueuelib.api.meta import Obj, ObjectKey, ObjectMeta
+from kueuelib.api.quantity import quantity_of
 from kueuelib.api.workload_state import has_quota, is_finished
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.reasons import condition_reason
+from kueuelib.scheduler.topology.nodes import NodeFacts
 from kueuelib.simulator.cluster import ClusterSetup
 from kueuelib.simulator.driver import Driver
 from kueuelib.simulator.live import Listener, Live
@@ -102,6 +105,7 @@ def objects_of(world: World) -> Iterator[Obj]:
     tables: tuple[Mapping[Any, Any], ...] = (
         world.limit_ranges,
         world.runtime_classes,
+        world.topologies,
         world.flavors,
         world.checks,
         world.cohorts,
@@ -110,6 +114,26 @@ def objects_of(world: World) -> Iterator[Obj]:
     )
     for table in tables:
         yield from map(encode, table.values())
+    taken: dict[str, Counter[str]] = {}
+    for pod in world.foreign_pods.values():
+        taken.setdefault(pod.node, Counter()).update(pod.request or {})
+    for node in world.nodes.values():
+        yield _raw_node(node, taken.get(node.name, Counter()))
+
+
+def _raw_node(node: NodeFacts, taken: Mapping[str, int]) -> Obj:
+    """A Node without what pods outside of the queue take."""
+    left = {name: amount - taken.get(name, 0) for name, amount in node.capacity.items()}
+    return {
+        "apiVersion": NODES.api_version,
+        "kind": NODES.kind,
+        "metadata": {"name": node.name, "labels": dict(node.labels)},
+        "spec": {"taints": list(map(encode, node.taints)), "unschedulable": node.cordoned},
+        "status": {
+            "allocatable": {name: str(quantity_of(name, max(0, n))) for name, n in left.items()},
+            "conditions": [{"type": "Ready", "status": str(node.ready)}],
+        },
+    }
 
 
 def cluster_in(world: World) -> ClusterSetup:

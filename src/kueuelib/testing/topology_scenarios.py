@@ -107,20 +107,29 @@ def node_of(node: Mapping[str, Any]) -> Obj:
     }
 
 
+_NAMES = {
+    "required": "required",
+    "preferred": "preferred",
+    "unconstrained": "unconstrained",
+    "sliceTopology": "podSetSliceRequiredTopology",
+    "sliceSize": "podSetSliceSize",
+    "group": "podSetGroupName",
+    "constraints": "podsetSliceRequiredTopologyConstraints",
+}
+"""The fields of a described topology request, each with that of the object."""
+
+
 def topology_request(description: Mapping[str, Any] | None) -> Obj | None:
     """The raw topology request of a described pod set; None if it has none."""
     if description is None:
         return None
-    names = {
-        "required": "required",
-        "preferred": "preferred",
-        "unconstrained": "unconstrained",
-        "sliceTopology": "podSetSliceRequiredTopology",
-        "sliceSize": "podSetSliceSize",
-        "group": "podSetGroupName",
-        "constraints": "podsetSliceRequiredTopologyConstraints",
-    }
-    return {names[key]: given for key, given in description.items()}
+    return {_NAMES[key]: given for key, given in description.items()}
+
+
+def described_request(request: TopologyRequest) -> Obj:
+    """The description of a topology request, from which `topology_request` makes the same."""
+    raw = encode(request)
+    return {key: raw[name] for key, name in _NAMES.items() if raw.get(name) is not None}
 
 
 def topology_of(flavor: Flavor, topologies: Mapping[str, Sequence[str]]) -> TopologyOfFlavor | None:

@@ -1,9 +1,8 @@
-"""Lets the tests import the naive models, and the helpers beside them."""
+"""Lets the tests import the helpers beside them."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "oracle"))
 sys.path.insert(0, str(Path(__file__).parent))

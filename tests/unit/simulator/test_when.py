@@ -5,13 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import attrs
 import pytest
+from places_world import node
+from places_world import world as places_world
 
+from kueuelib.api.conversion import topology_assignment
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.workload import HOST
 from kueuelib.app.explaining.when import When, when
 from kueuelib.cli.explain.when import lines, when_data
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.topology.nodes import node_facts
 from kueuelib.simulator.forecast import Forecast, RunTimes, likeness
 from kueuelib.testing.builders import (
     make_assignment,
@@ -75,6 +81,33 @@ def test_it_starts_when_what_runs_has_run_as_long_as_those_before() -> None:
     answer = forecast_of(asked(waiting(ago=3 * 86400), running("r", 40), *past))
     assert answer.quantile(0.5) == answer.quantile(0.9) == 60
     assert answer.sources == {"alike": 2}
+
+
+def test_it_starts_when_a_node_has_room_although_quota_is_left() -> None:
+    past = [finished(f"f{n}", 100) for n in range(6)]
+    asking = {**make_pod_set({"cpu": 1}), "topologyRequest": {"required": HOST}}
+    target = make_workload("target", "q", pod_sets=[asking], created=NOW - 10)
+    held = [on_node(running("r", 40), "h1"), on_node(running("s", 10), "h2")]
+    nodes = places_world([node(name, "r1", 1) for name in ("h1", "h2")])
+    found = attrs.evolve(
+        nodes.with_cluster_queue(make_cluster_queue("cq", {"f": {"cpu": 100}})),
+        local_queues={ObjectKey("ns", "q"): make_local_queue("q", "cq")},
+        workloads={each.key: each for each in (target, *held, *past)},
+    )
+    answer = forecast_of(when(found, TARGET, "Job target", NOW, limits={}, runs=9))
+    assert answer.quantile(0.5) == answer.quantile(0.9) == 60
+    more = found.with_node(node_facts(node("h3", "r1", 1)))
+    assert forecast_of(when(more, TARGET, "Job target", NOW, limits={}, runs=9)).quantile(0.9) == 0
+
+
+def on_node(workload: Workload, host: str) -> Workload:
+    """A Workload that runs, with its pods on a node."""
+    admission = workload.status.admission
+    assert admission is not None
+    (one,) = admission.pod_set_assignments
+    placed = topology_assignment((HOST,), (((host,), 1),))
+    admission = admission.evolve(pod_set_assignments=(one.evolve(topology_assignment=placed),))
+    return attrs.evolve(workload, status=attrs.evolve(workload.status, admission=admission))
 
 
 def test_one_that_has_run_for_long_ends_like_those_that_ran_longer() -> None:

@@ -24,6 +24,7 @@ from kueuelib.scheduler.quota.amounts import PODS
 from kueuelib.scheduler.settings import Settings
 from kueuelib.testing.scenario_form import EXCEEDS_QUOTA
 from kueuelib.testing.scenarios import run
+from kueuelib.testing.topology_scenarios import described_request, shown_domains
 
 CYCLES = 5
 """How many cycles a scenario has."""
@@ -73,6 +74,7 @@ class _Writer:
             "cqs": {name: self._queue(queue) for name, queue in world.cluster_queues.items()},
             "cohorts": [self._cohort(cohort) for cohort in world.cohorts.values()],
             "flavors": self._flavors(),
+            **self._nodes(),
             "missing_flavors": sorted(self._named_flavors() - set(world.flavors)),
             "namespaces": {name: dict(labels) for name, labels in world.namespaces.items()},
             "admitted": admitted,
@@ -164,9 +166,40 @@ class _Writer:
                 "labels": dict(flavor.spec.node_labels),
                 "taints": [_rule(taint) for taint in flavor.spec.node_taints],
                 "tol": [_rule(toleration) for toleration in flavor.spec.tolerations],
+                **({"topologyName": topology} if (topology := flavor.spec.topology_name) else {}),
             }
             for name, flavor in self._world.flavors.items()
         }
+
+    def _nodes(self) -> Obj:
+        """Topologies, nodes, and the pods on them that are outside of the queue."""
+        world = self._world
+        if not world.topologies:
+            return {}
+        nodes = [
+            {
+                "name": node.name,
+                "labels": dict(node.labels),
+                "alloc": dict(node.capacity),
+                "taints": [_rule(taint) for taint in node.taints],
+                "ready": node.ready,
+                "unschedulable": node.cordoned,
+            }
+            for node in world.nodes.values()
+        ]
+        pods = [
+            {
+                "name": str(key),
+                "node": pod.node,
+                "req": {name: n for name, n in (pod.request or {}).items() if name != PODS},
+            }
+            for key, pod in world.foreign_pods.items()
+        ]
+        levels = {
+            name: [level.node_label for level in topology.spec.levels]
+            for name, topology in world.topologies.items()
+        }
+        return {"topologies": levels, "nodes": nodes, "pods": pods}
 
     def _settings(self, settings: Settings) -> Obj:
         if settings.block_admission:
@@ -230,6 +263,9 @@ class _Writer:
                 one["flv"] = dict(given.flavors)
                 if given.count is not None:
                     one["assigned"] = given.count
+                placed = given.topology_assignment
+                if placed is not None:
+                    one["assignment"] = shown_domains(placed)
             sets.append(one)
         data |= {"t": _at(reserved.last_transition_time, self._at), "podsets": sets}
         if not is_admitted(workload):
@@ -251,6 +287,8 @@ class _Writer:
                 "sel": dict(spec.node_selector),
                 "tol": [_rule(toleration) for toleration in spec.tolerations],
             }
+            if one.spec.topology_request is not None:
+                pod_set["topology"] = described_request(one.spec.topology_request)
             if one.min_count is not None:
                 pod_set["min"] = one.min_count
             if reclaimed.get(one.name):
