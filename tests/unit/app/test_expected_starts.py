@@ -85,6 +85,7 @@ async def predicting(*workloads: Workload) -> AsyncIterator[ExpectedStarts]:
 
 async def test_the_first_question_already_gets_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expected_starts, "BUDGET", 60.0)  # for all simulations, also under load
+    monkeypatch.setattr(expected_starts, "PATIENCE", 60.0)
     async with predicting(running(), *map(finished, range(6))) as starts:
         predicted = await starts.of("cq")
         first, second = predicted.starts[FIRST], predicted.starts[SECOND]
