@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.embedded.admission.plugin import UserInfo
-from kueuelib.embedded.assembly import new_service
+from kueuelib.embedded.server import new_service
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import (
     DeleteOptions,

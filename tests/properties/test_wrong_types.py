@@ -16,12 +16,12 @@ from tests.conformance.fuzz.making import SAMPLES
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.patch import merge_patch
-from kueuelib.embedded.assembly import builtin_rules, new_service
 from kueuelib.embedded.http import views
 from kueuelib.embedded.http.answers import MediaForm
 from kueuelib.embedded.registry.builtin_kinds import builtin_kinds
 from kueuelib.embedded.registry.kinds import Kind
 from kueuelib.embedded.schema.messages import Field, json_fields, message_name
+from kueuelib.embedded.server import builtin_rules, new_service
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import PatchType, WriteOptions
 from kueuelib.errors import ApiError, ServerError

@@ -7,7 +7,7 @@ import pytest
 
 from kueuelib.api.kinds import JOBS, LIMIT_RANGES, NAMESPACES, NODES, PODS, PRIORITY_CLASSES
 from kueuelib.api.meta import Obj, Resource
-from kueuelib.embedded.assembly import new_service
+from kueuelib.embedded.server import new_service
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import ApiError
 

@@ -9,7 +9,7 @@ import pytest
 
 from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.embedded.assembly import new_service
+from kueuelib.embedded.server import new_service
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import Invalid
 

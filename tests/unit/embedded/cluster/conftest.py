@@ -8,10 +8,10 @@ import pytest
 
 from kueuelib.api.kinds import JOBS, NAMESPACES, PODS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.embedded.assembly import builtin_plugins, builtin_rules, system_objects
 from kueuelib.embedded.cluster.clock import ManualClock
 from kueuelib.embedded.cluster.job_decision import PodBackoff
 from kueuelib.embedded.cluster.simulation import SimulatedCluster
+from kueuelib.embedded.server import builtin_plugins, builtin_rules, system_objects
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import DeleteOptions, PatchType, Propagation
 from kueuelib.errors import NotFound

@@ -6,8 +6,7 @@ from typing import Any
 
 from kueuelib.api.kinds import EVENTS
 from kueuelib.api.meta import Obj, format_time
-from kueuelib.embedded.assembly import new_service
-from kueuelib.embedded.server import LIFETIME, expire_events
+from kueuelib.embedded.server import LIFETIME, expire_events, new_service
 
 
 class NoHooks:

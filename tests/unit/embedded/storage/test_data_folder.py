@@ -14,7 +14,7 @@ import pytest
 
 from kueuelib.api.kinds import CONFIG_MAPS, CRDS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.embedded.assembly import GAP, new_service
+from kueuelib.embedded.server import GAP, new_service
 from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.storage import memory
 from kueuelib.embedded.storage.folder import DataFolder
