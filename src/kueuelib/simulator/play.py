@@ -14,8 +14,10 @@ import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.scheduler.decide.cycle import Admit
+from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.reasons import condition_reason, render
+from kueuelib.scheduler.topology.room import free_rooms
 from kueuelib.simulator.changes import ClusterChange
 from kueuelib.simulator.cluster import ClusterSetup
 from kueuelib.simulator.driver import Driver
@@ -24,10 +26,56 @@ from kueuelib.simulator.history import ClusterHistory, Historian
 from kueuelib.simulator.job_lifecycles import Timing
 from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.meter import Longest, Meter, Rivals
-from kueuelib.simulator.places import PlaceRows
 from kueuelib.simulator.trace import Sizes, Trace
 from kueuelib.simulator.work import COMPLETED, FAILED, KILLED
 from kueuelib.workload.life import LifeSettings
+
+# ---- how the free room of nodes is spread over time (KEP-2724) -----------------------------------
+
+PLACE_COLUMNS = ("time", "flavor", "level", "resource", "capacity", "free", "scattered", "largest")
+
+
+class PlaceRows(Listener):
+    """Writes the free room of nodes at most once per interval, and its means.
+
+    Args:
+        file: the open file.
+        every: the interval in seconds.
+    """
+
+    def __init__(self, file: IO[str], every: float) -> None:
+        self._rows = csv.writer(file, lineterminator="\n")
+        self._rows.writerow(PLACE_COLUMNS)
+        self._every = every
+        self._sums: dict[tuple[str, str, str], float] = {}
+        self._seconds = 0.0
+        self.engine: Engine | None = None
+
+    def rested(self, now: float, until: float) -> None:
+        """Writes the state, unless more may change in the same interval."""
+        assert self.engine is not None, "it is set before the run"
+        if not self.engine.cache.nodes.flavors:
+            return
+        if until < math.inf and until // self._every == now // self._every:
+            return
+        seconds = 0.0 if until == math.inf else max(until - now, self._every)
+        self._seconds += seconds
+        for flavor, nodes in sorted(self.engine.cache.nodes.freeze().items()):
+            for one in free_rooms(nodes):
+                amounts = (one.capacity, one.free, one.scattered, one.largest)
+                texts = (f"{shown(one.resource, amount):.10g}" for amount in amounts)
+                self._rows.writerow((f"{now:.10g}", flavor, one.level, one.resource, *texts))
+                key = flavor, one.level, one.resource
+                self._sums[key] = self._sums.get(key, 0.0) + one.fragmentation * seconds
+
+    def figures(self) -> Obj:
+        """The mean fragmentation by flavor, level and resource; empty without topologies."""
+        means: Obj = {}
+        for (flavor, level, resource), area in sorted(self._sums.items()):
+            mean = area / self._seconds if self._seconds else 0.0
+            means.setdefault(flavor, {}).setdefault(level, {})[resource] = mean
+        return means
+
 
 # ---- the files of a simulation that grow while it runs: `jobs.csv` and `queues.csv` --------------
 
@@ -167,7 +215,7 @@ def _texts(*values: Any) -> list[str]:
     ]
 
 
-# --------------------------------------------------------------------------------------------------
+# ---- the play ------------------------------------------------------------------------------------
 
 BASELINE = "baseline"
 """The run without a policy."""
