@@ -18,7 +18,7 @@ CHROMIUM = shutil.which("chromium")
 ABSENT = "there is no chromium on the PATH"
 PDFTOTEXT = shutil.which("pdftotext")
 NO_PDFTOTEXT = "there is no pdftotext (poppler-utils) on the PATH"
-PATIENCE = 60.0
+PATIENCE = 180.0
 FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-sync", "--disable-background-networking", "--disable-component-update"),

@@ -165,7 +165,7 @@ class LocalNode:
             assert text in (events := self.events(name)), events
             return True
 
-        eventually(said, 60)
+        eventually(said)
 
     def processes(self, mark: str = "") -> list[str]:
         """The processes of its pods that run now: what `ps` shows of them."""

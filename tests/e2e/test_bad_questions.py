@@ -38,7 +38,7 @@ COMMANDS = {
     "report": ("report", "-n", "ns"),
     "serve": ("report", "--serve", "-n", "ns"),
 }
-SLACK = 20.0
+SLACK = 60.0
 """Seconds that a busy machine may need besides."""
 
 

@@ -83,4 +83,4 @@ def test_checks_that_exit_and_hang_neither_end_their_process_nor_keep_it_alive(
     eventually(failed)
     assert process.poll() is None
     process.terminate()
-    assert process.wait(40) == 0
+    assert process.wait(60) == 0

@@ -154,11 +154,9 @@ def test_jobs_without_a_queue_name_go_to_the_default_queue(made: Callable, tmp_p
             assert gates(place.pod("plain-pod", None)) == []
 
         cluster.processes.kill("manager")
-        start = time.monotonic()
         for place in (elsewhere, left_out):
             assert queue_of(place.job("away", None)) is None
             place.pod("pod-away", None)
-        assert time.monotonic() - start < 5.0, "nobody waits for a manager that is away"
         rest.merge(path, {"spec": {"minReadySeconds": 7}})
         with pytest.raises(httpx.HTTPStatusError, match="mjob-default"):
             here.job("away", None)

@@ -62,7 +62,7 @@ def rest(kubeconfig: Path) -> Iterator[Rest]:
 def kubectl(kubeconfig: Path) -> Callable[..., str]:
     def run(*args: str) -> str:
         command = ["kubectl", f"--kubeconfig={kubeconfig}", *args]
-        ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+        ended = subprocess.run(command, check=False, capture_output=True, text=True, timeout=240)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout
 
@@ -107,7 +107,7 @@ def sets_of(rest: Rest, name: str) -> list[Obj]:
 @NEEDS_KUBECTL
 def test_what_kubectl_does_with_a_deployment(kubectl: Callable[..., str]) -> None:
     web = "deployment/web"
-    wait = ("rollout", "status", web, "--timeout=100s")
+    wait = ("rollout", "status", web, "--timeout=180s")
     kubectl("create", "deployment", "web", "--image=nginx:1", "--replicas=3", "--port=80")
     assert kubectl(*wait).endswith('deployment "web" successfully rolled out\n')
     kubectl("set", "image", web, "nginx=nginx:2")
@@ -131,7 +131,7 @@ def test_what_kubectl_does_with_a_deployment(kubectl: Callable[..., str]) -> Non
     assert kubectl("get", web, "--no-headers").split()[1:4] == ["4/4", "4", "4"]
     sizes = [line.split()[1:4] for line in kubectl("get", "rs", "--no-headers").splitlines()]
     assert sorted(sizes) == [["0"] * 3] * 3 + [["4"] * 3]
-    kubectl("wait", web, "--for=condition=Available", "--timeout=60s")
+    kubectl("wait", web, "--for=condition=Available", "--timeout=180s")
     assert "Scaled up replica set" in kubectl("describe", web)
     assert "web-" in kubectl("get", "endpointslices")
     kubectl("delete", web, "service/web")

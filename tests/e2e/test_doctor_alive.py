@@ -129,7 +129,7 @@ def test_before_a_manager_runs_doctor_tells_one_cause(made: Any, tmp_path: Path)
             return [(one["check"], one["cause"]) for one in found if one["severity"] == "error"]
 
         # The check has no parameters: that is not the manager's to mend.
-        eventually(lambda: left() == [("queue-inactive", None)], 60)
+        eventually(lambda: left() == [("queue-inactive", None)])
     roots = lambda text: [  # noqa: E731
         line for line in text.splitlines() if line.startswith("error: ")
     ]

@@ -17,7 +17,6 @@ from unusual import UNUSUAL, Unusual
 
 from kueuelib.cli.doctor.command import WORDS
 
-PATIENCE = 60.0
 POOL = "kueuelib.dev/pool"
 FLAVORS = ("on-demand", "spot")
 
@@ -112,7 +111,7 @@ def cure(cluster: Installed, fault: Fault, command: str) -> None:
         assert set(cluster.objects()) == set(before)
         return not cluster.found()
 
-    eventually(same, PATIENCE)
+    eventually(same)
 
 
 @pytest.mark.parametrize("case", UNUSUAL, ids=lambda one: one.name)
@@ -121,7 +120,7 @@ def test_what_is_unusual_but_healthy_is_at_most_a_hint(healthy: Installed, case:
         assert severities(healthy, late=0, haste=0) == case.hints
         if case.lasts:
             assert severities(healthy, haste=0) == {**case.hints, **case.later}
-    eventually(lambda: not healthy.found(), PATIENCE)
+    eventually(lambda: not healthy.found())
 
 
 def said(cluster: Installed, expected: Mapping[str, str]) -> None:
@@ -131,7 +130,7 @@ def said(cluster: Installed, expected: Mapping[str, str]) -> None:
         assert severities(cluster) == expected
         return True
 
-    eventually(so, PATIENCE)
+    eventually(so)
 
 
 def assert_changed(before: Obj, after: Obj, patterns: Iterable[str]) -> None:

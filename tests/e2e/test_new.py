@@ -62,7 +62,7 @@ def test_a_new_project_is_formatted_and_sorted(kind: str, name: str, tmp_path: P
     for words in (("check", "--select", "E,F,I,UP,B"), ("format", "--check")):
         command = [sys.executable, "-m", "ruff", *words, "--isolated", "."]
         done = subprocess.run(
-            command, cwd=tmp_path / name, capture_output=True, text=True, timeout=60, check=False
+            command, cwd=tmp_path / name, capture_output=True, text=True, timeout=300, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
 

@@ -69,7 +69,7 @@ def moved(rest: Rest, before: list[Obj], failed: str) -> Counter[str]:
         assert is_true(workload, "Admitted")
         return places
 
-    return eventually(found, 30)
+    return eventually(found)
 
 
 def remove_pods(rest: Rest, pods: list[Obj], node: str) -> None:

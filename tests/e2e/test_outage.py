@@ -23,7 +23,7 @@ from kueuelib.testing.processes import LocalCluster
 
 SECONDS = float(os.environ.get("OUTAGE_SECONDS", "12"))
 """How long nobody answers: longer than the API server waits for a webhook."""
-PODS, JOBS = (200, 50) if "OUTAGE_SECONDS" in os.environ else (80, 20)
+PODS, JOBS = (200, 50) if "OUTAGE_SECONDS" in os.environ else (24, 8)
 PAUSE = 5.0
 """Seconds after which a controller tries again what was refused."""
 WAIT = 180.0

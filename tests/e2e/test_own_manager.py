@@ -12,7 +12,7 @@ import yaml
 from rest import KUEUE, WORKLOADS, Rest, eventually, is_true
 from warm import Processes
 
-from kueuelib.testing.processes import LocalCluster, free_port
+from kueuelib.testing.processes import READY_SECONDS, LocalCluster, free_port
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 EXAMPLE = EXAMPLES / "own_manager"
@@ -108,7 +108,9 @@ def test_kinds_run_beside_another_manager_with_three_lines(cluster: LocalCluster
     module = str(folder / "training_typed.py")
     url = f"https://127.0.0.1:{port}"
     log = cluster.processes.folder / "manifests.log"
-    cluster.processes.finish("manifests", "manifests", module, "--webhook-url", url, seconds=60)
+    cluster.processes.finish(
+        "manifests", "manifests", module, "--webhook-url", url, seconds=READY_SECONDS
+    )
     with Rest(cluster.kubeconfig) as rest:
         rest.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", _crd(folder))
         for obj in yaml.safe_load_all(log.read_text()):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from real_plane import lacking, real_api
+from rest import PATIENCE
 
 from kueuelib.api import kinds
 from kueuelib.api.meta import Obj, ObjectKey
@@ -28,7 +29,6 @@ from kueuelib.testing.background import BackgroundServer
 SPACE = "kueue-system"
 INSIDE = Installation(SPACE, deployed=Deployed(visibility_port=8082))
 OUTSIDE = Installation(SPACE, "https://127.0.0.1:9")
-PATIENCE = 60.0
 HEARD_SECONDS = {"embedded": 0.0, "real": 0.2}
 """After this time a server has heard of changed webhooks."""
 REAL = pytest.param(

@@ -100,7 +100,7 @@ async def test_a_watch_of_kubernetes_asyncio_sees_a_pod_live_and_go(kube: Any) -
     seen = []
     async with watching.Watch() as watch, asyncio.timeout(180):
         stream = watch.stream(
-            core.list_namespaced_pod, "default", label_selector="app=web", timeout_seconds=20
+            core.list_namespaced_pod, "default", label_selector="app=web", timeout_seconds=150
         )
         async for event in stream:
             pod = event["object"]

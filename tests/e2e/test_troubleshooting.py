@@ -32,7 +32,7 @@ from planting import (
 )
 from real_plane import lacking
 from rest import KUEUE, Obj, eventually
-from test_doctor_cures import PATIENCE, said, use
+from test_doctor_cures import said, use
 
 from kueuelib.api.crd import all_crds
 from kueuelib.app.doctor.finding import Finding
@@ -121,7 +121,7 @@ def test_what_the_table_says_helps(cluster: Installed, row: str) -> None:
         assert set(row.split(", ")) <= {check for check, _ in cluster.found()}
         return True
 
-    eventually(found, PATIENCE)
+    eventually(found)
     told = cluster.run(command.replace("NAMESPACE", TEAM).replace("NAME", "held"))
     if row in CLEANED:
         assert "policy.example.com" in told
@@ -149,7 +149,7 @@ def test_a_deleted_certificate_is_made_again(cluster: Installed) -> None:
     def another() -> bool:
         return bool(cluster.rest.get(SECRET)["data"]["ca.key"] != before["ca.key"])
 
-    eventually(another, PATIENCE)
+    eventually(another)
     said(cluster, {})
 
 
@@ -218,16 +218,16 @@ def test_running_jobs_end_with_the_kinds_and_start_again_with_them(
         before = pods_of(cluster, "steady")
         began = time.monotonic()
         delete_all_kinds(cluster)
-        eventually(lambda: cluster.rest.get(f"{JOBS}/steady")["spec"]["suspend"], PATIENCE)
-        eventually(lambda: not pods_of(cluster, ""), PATIENCE)
-        eventually(lambda: not definitions(cluster), PATIENCE)
+        eventually(lambda: cluster.rest.get(f"{JOBS}/steady")["spec"]["suspend"])
+        eventually(lambda: not pods_of(cluster, ""))
+        eventually(lambda: not definitions(cluster))
         print(f"jobs and kinds are gone after {time.monotonic() - began:.1f} s")
         began = time.monotonic()
         again(cluster, blocks("Kinds that were deleted"))
         eventually(lambda: runs(cluster), RESTART_SECONDS)
         print(f"the Job runs again after {time.monotonic() - began:.1f} s")
         assert not before.keys() & pods_of(cluster, "steady").keys()
-        eventually(lambda: phase(cluster, "alone") == "Running", PATIENCE)
+        eventually(lambda: phase(cluster, "alone") == "Running")
 
 
 @pytest.mark.parametrize("made", [installed, REAL])
@@ -245,7 +245,7 @@ def test_kinds_that_are_deleted_while_no_manager_runs(
             left = {name.partition(".")[0] for name in definitions(cluster)}
             return left == {"clusterqueues", "localqueues", "resourceflavors", "workloads"}
 
-        eventually(ending, PATIENCE)
+        eventually(ending)
         findings = cluster.found()
         root = findings["crd-terminating", "CustomResourceDefinition workloads.kueue.x-k8s.io"]
         assert "suspends their Jobs and deletes their Pods" in root.problem
@@ -282,12 +282,12 @@ def test_jobs_continue_if_only_the_kind_of_their_queues_is_deleted(tmp_path: Pat
         def held() -> list[Finding]:
             return [one for (name, _), one in cluster.found().items() if name == "crd-held"]
 
-        (finding,) = eventually(held, PATIENCE)
+        (finding,) = eventually(held)
         assert f"it is in use by Workload {TEAM}/" in finding.problem
         root = cluster.found()["crd-terminating", f"CustomResourceDefinition {kind}"]
         cluster.run(root.fix.partition("  # ")[0])
         cluster.run(finding.fix)
-        eventually(lambda: kind not in definitions(cluster), PATIENCE)
+        eventually(lambda: kind not in definitions(cluster))
         again(cluster, blocks("Kinds that were deleted")[:1])
         cluster.run("kubectl create -f kueue.yaml", refused="AlreadyExists")
         eventually(lambda: cluster.found() == {}, RESTART_SECONDS)
@@ -311,7 +311,7 @@ def test_the_namespace_of_a_manager_outside_of_a_real_control_plane_is_deleted(
             assert "kueue-system" not in spaces
             return account in cluster.found()
 
-        eventually(found, PATIENCE)
+        eventually(found)
         again(cluster, [rows()["account-missing"]])
         cluster.processes.kill("manager")  # without its Lease it may have ended before
         start(cluster)
@@ -331,7 +331,7 @@ def test_after_an_older_copy_was_restored_the_manager_starts_over(tmp_path: Path
             cluster.processes.stop("apiserver")
             prepare()
             cluster.processes.start("apiserver", *cluster.server)
-            eventually(lambda: answers(cluster), PATIENCE)
+            eventually(lambda: answers(cluster))
 
         def renewed() -> str:
             return str(cluster.rest.get(LEASE)["spec"]["renewTime"])
@@ -339,9 +339,9 @@ def test_after_an_older_copy_was_restored_the_manager_starts_over(tmp_path: Path
         served_from(lambda: shutil.copytree(data, copy))
         copied = renewed()
         cluster.rest.create(JOBS, job("later"))
-        eventually(lambda: cluster.rest.get(f"{JOBS}/later")["status"].get("active"), PATIENCE)
+        eventually(lambda: cluster.rest.get(f"{JOBS}/later")["status"].get("active"))
         # a copy that has the manager's latest Lease may be taken for the history it knows
-        eventually(lambda: renewed() > copied, PATIENCE)
+        eventually(lambda: renewed() > copied)
         served_from(lambda: (shutil.rmtree(data), shutil.copytree(copy, data)))
 
         def submitted() -> bool:
@@ -350,8 +350,8 @@ def test_after_an_older_copy_was_restored_the_manager_starts_over(tmp_path: Path
             except httpx.HTTPStatusError:  # the webhooks of a manager that starts over
                 return False
 
-        eventually(submitted, PATIENCE)
-        eventually(lambda: not cluster.rest.get(f"{JOBS}/after")["spec"]["suspend"], PATIENCE)
+        eventually(submitted)
+        eventually(lambda: not cluster.rest.get(f"{JOBS}/after")["spec"]["suspend"])
         said(cluster, {})
         assert runs(cluster)
         assert (

@@ -24,7 +24,7 @@ from tutorials import ROOT, TUTORIALS, steps
 from kueuelib.testing.processes import free_port
 
 INSTALL = "TUTORIAL_INSTALL" in os.environ
-DEADLINE = 300.0 if INSTALL else 60.0
+DEADLINE = 300.0 if INSTALL else 180.0
 _PORT = re.compile(r"\b194\d\d\b")
 """Ports of the pages: a test takes free ones instead, because others may run beside it."""
 _INSTALLS = ("python3 -m venv ", ". .venv/", "pip install ")

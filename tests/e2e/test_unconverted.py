@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 import pytest
 from real_plane import lacking, real_api
+from rest import PATIENCE
 from test_stops import INSIDE, in_pieces, job, pod, refusals
 from warm import kueuelib
 
@@ -34,7 +35,6 @@ from kueuelib.testing.background import BackgroundServer
 
 NOWHERE = "https://127.0.0.1:9"
 """Where no manager is."""
-PATIENCE = 60.0
 REAL = pytest.param(
     "real", marks=[pytest.mark.slow, pytest.mark.skipif(bool(lacking()), reason=lacking())]
 )

@@ -32,7 +32,7 @@ VERSIONS = ("v1beta1", "v1beta2")
 OF_QUEUE = f"{API}/v1beta2/clusterqueues/team/pendingworkloads"
 OF_LOCAL = f"{API}/v1beta1/namespaces/default/localqueues/team/pendingworkloads"
 OF_ELSEWHERE = OF_LOCAL.replace("/default/", "/kube-system/")
-PROMPT = 5.0
+PROMPT = 30.0
 """Seconds for a repair."""
 kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl")
 

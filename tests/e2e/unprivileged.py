@@ -29,7 +29,7 @@ def dropped() -> tuple[str, ...]:
     holder = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     atexit.register(holder.kill)
     enter = ("nsenter", f"--target={holder.pid}", "--user", "--preserve-credentials")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and holder.poll() is None:
         done = subprocess.run([*enter, "id", "-u"], check=False, capture_output=True, text=True)
         if done.stdout.strip() == "1000":
