@@ -189,23 +189,27 @@ async def test_every_command_reads_what_is_there(place: Hung) -> None:
 async def test_doctor_waits_for_all_webhooks_at_once(
     place: Hung, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[float, float, str]] = []
+    hung: list[tuple[float, float, str]] = []
     request = Client.request
 
     async def noting(self: Client, method: str, path: str, **rest: Any) -> Any:
         began = time.monotonic()
         try:
             return await request(self, method, path, **rest)
-        finally:
-            asked.append((began, time.monotonic(), f"{method} {path}"))
+        except TransportError:
+            hung.append((began, time.monotonic(), method))
+            raise
+        except ApiError as error:
+            if error.code >= 500:
+                hung.append((began, time.monotonic(), method))
+            raise
 
     monkeypatch.setattr(Client, "request", noting)
     snapshot = await read(place.client, Configuration())
     assert [one.what for one in snapshot.calls] == ["admission", "conversion"]
     assert all(one.error for one in snapshot.calls)
-    waited = [one for one in asked if one[1] - one[0] >= ASKED]
-    ((began, ended, _),) = [one for one in waited if "POST" in one[2]]
-    conversions = [one for one in waited if "GET" in one[2]]
+    ((began, ended, _),) = [one for one in hung if one[2] == "POST"]
+    conversions = [one for one in hung if one[2] == "GET"]
     assert len(conversions) >= 3
     assert all(one[0] < ended and began < one[1] for one in conversions)
 

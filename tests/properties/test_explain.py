@@ -330,10 +330,10 @@ def is_less(more: TriedChange) -> Callable[[TriedChange], bool]:
     return test
 
 
-LAW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+LAW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@settings(LAW, max_examples=80)
+@settings(LAW, max_examples=40)
 @given(world=worlds() | trees())
 def test_every_change_helps_and_one_unit_less_does_not(world: World) -> None:
     found = explain(world, SUBJECT, NOW)
@@ -353,7 +353,7 @@ def test_every_change_helps_and_one_unit_less_does_not(world: World) -> None:
                 assert any(map(is_less(one), found.changes)), one.change
 
 
-@settings(LAW, max_examples=40)
+@settings(LAW, max_examples=20)
 @given(world=worlds(), stage=st.sampled_from(STAGES))
 def test_who_is_told_that_it_would_get_quota_can_get_it(
     world: World, stage: Callable[[Obj], Obj]
@@ -611,7 +611,7 @@ def parts_of(value: Any, found: dict[int, object]) -> dict[int, object]:
 
 
 @given(world=worlds() | trees(), cycles=st.integers(0, 3))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_a_copy_of_an_engine_shares_nothing_that_may_change(world: World, cycles: int) -> None:
     engine = world.engine(NOW)
     rest(engine, cycles)

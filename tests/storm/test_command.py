@@ -35,3 +35,10 @@ def test_a_broken_law_comes_with_the_command_that_plays_it_again(
         f"  its timeline, made short: {again}",
         "2 seeds, 7 faults, 1 violations",
     ]
+
+
+@pytest.mark.parametrize("options", [[], *(["--seeds", text] for text in ("a:b", "1:", "5:1"))])
+def test_what_is_not_a_range_of_seeds_is_refused(options: list[str]) -> None:
+    done = CliRunner().invoke(command.main, options)
+    assert done.exit_code == 2
+    assert "FIRST:LAST" in done.output
