@@ -7,7 +7,7 @@ import traceback
 import jinja2
 import pytest
 
-from kueuelib.pages.templates import templates
+from kueuelib.pages import templates
 
 ALL = templates("kueuelib.simulator.report", shout=str.upper)
 

@@ -26,7 +26,7 @@ from kueuelib.app.overview.values import (
 )
 from kueuelib.cli.explain.changes import changes_by_end, smallest_text, then_checks
 from kueuelib.cli.report.parts import TEMPLATES, PageElement, drawn, identifier, table
-from kueuelib.pages.templates import resource, style
+from kueuelib.pages import resource, style
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.reasons import render
 

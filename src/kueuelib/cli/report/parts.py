@@ -17,7 +17,7 @@ import attrs
 from kueuelib.api.meta import format_time
 from kueuelib.api.phrases import counted, duration, some
 from kueuelib.api.quantity import format_amount
-from kueuelib.pages.templates import templates
+from kueuelib.pages import templates
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.topology.tree import name_of, noun_of
 

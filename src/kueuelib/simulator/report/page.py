@@ -10,7 +10,7 @@ from itertools import count
 import attrs
 
 from kueuelib.api.meta import Obj
-from kueuelib.pages.templates import number, style, templates
+from kueuelib.pages import number, style, templates
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.simulator.history import Use
 from kueuelib.simulator.report import readable

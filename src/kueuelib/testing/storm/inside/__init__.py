@@ -15,9 +15,14 @@ from kueuelib.testing.storm.inside.knowledge import trees_are_right
 from kueuelib.testing.storm.inside.leaks import ALLOWED, gone_of, leaks
 from kueuelib.testing.storm.laws.law import REST, Law, Violation
 
-from .knowledge import Believes, caches_are_fresh, engine_is_right, nothing_is_assumed
+from .knowledge import (
+    Believes,
+    caches_are_fresh,
+    engine_is_right,
+    metrics_match,
+    nothing_is_assumed,
+)
 from .leaks import ReachableObject, parts_in
-from .series import metrics_match
 
 __all__ = ["ALLOWED", "INSIDE_LAWS", "Believes", "judge"]
 
