@@ -63,8 +63,9 @@ def pythons(session: nox.Session) -> None:
 
 @nox.session
 def unit(session: nox.Session) -> None:
-    """Only the fast tests."""
-    session.run("pytest", *WORKERS, "tests/unit", *session.posargs, env=BYTECODE)
+    """Only the fast tests, which wait for nothing: one worker per core."""
+    workers = ("-n", "auto", "--dist", "worksteal")
+    session.run("pytest", *workers, "tests/unit", *session.posargs, env=BYTECODE)
 
 
 @nox.session
