@@ -126,7 +126,7 @@ def warm(*running: int) -> Engine:
     return engine
 
 
-@pytest.mark.parametrize(("priority", "most"), [(0, 62.0), (9, 37.0)])
+@pytest.mark.parametrize(("priority", "most"), [(0, 64.0), (9, 39.0)])
 def test_calls_for_an_admission(priority: int, most: float) -> None:
     """Those with priority 9 have the shape of others that were admitted before."""
     engine = warm()
