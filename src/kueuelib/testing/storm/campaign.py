@@ -23,6 +23,7 @@ from kueuelib.testing.storm.laws import Violation
 from kueuelib.testing.storm.profiles import PROFILES
 from kueuelib.testing.storm.run import storm
 from kueuelib.testing.storm.seed_plan import SeedReport, plan_of, tolerance
+from kueuelib.testing.storm.substitutes import stream_lists
 from kueuelib.testing.storm.topology import TOPOLOGY
 from kueuelib.testing.storm.trial import BUNDLED, Trial
 from kueuelib.testing.storm.world import World
@@ -384,6 +385,8 @@ def _reports(jobs: Iterable[_Job], trial: Trial, *, workers: int) -> Iterator[Se
         )
         world.reseed(plan.seed, plan.disorder)
         if plan.scenario.settings and trial.variant is not None:
+            if plan.streams:
+                stream_lists()
             world.run(world.replace_program(trial.variant(plan.scenario.settings)))
         laws = trial.laws(world.objects, tolerance(plan.weather))
         report: SeedReport = world.run(

@@ -211,6 +211,12 @@ class SeedPlan:
             return 0.0
         return Draws(self.seed).stream("schedule").choice("disorder", (0.0, 0.05, 0.3, 1.0))
 
+    @property
+    def streams(self) -> bool:
+        """Whether managers that get settings of their own fill their stores from watches."""
+        drawn = Draws(self.seed).stream("lists").chance("stream", 0.5)
+        return self.profile.name == "waits" and drawn
+
     def permits(self, label: str) -> bool:
         """Return whether the fault, disaster or act with this label may happen."""
         return self.only is None or label in self.only

@@ -26,6 +26,8 @@ import structlog
 from kueuelib.controllers import admission
 from kueuelib.embedded import credentials as tls
 from kueuelib.embedded.admission import dialling
+from kueuelib.machinery.reflector_options import ReflectorOptions
+from kueuelib.runtime import informer
 from kueuelib.runtime.certificates import Certificates, ServerNames
 from kueuelib.runtime.clock import SystemClock
 from kueuelib.runtime.manager import Signals
@@ -63,6 +65,12 @@ def install(loop: StormLoop, tell: Tell | None = None) -> None:
     gc.disable()
     for name in ("collect", "freeze", "set_threshold", "enable"):
         setattr(gc, name, lambda *_: 0)
+
+
+def stream_lists() -> None:
+    """Let all informers that are made from now on fill their stores from watches."""
+    options = ReflectorOptions(stream_lists=True)
+    setattr(informer, ReflectorOptions.__name__, lambda: options)
 
 
 def _replace_clocks(loop: StormLoop) -> None:
