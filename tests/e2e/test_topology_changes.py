@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -12,12 +10,13 @@ from rest import JOBS, KUEUE, PODS, Rest, condition, eventually, is_true, job
 from test_topology import (
     NAME,
     RACK,
-    RACKS,
     admitted,
     asking,
+    cluster,
     hosts_of,
     queues,
     rack_of,
+    rest,
     running,
     topology,
     workload_of,
@@ -25,21 +24,7 @@ from test_topology import (
 
 from kueuelib.testing.processes import LocalCluster
 
-
-@pytest.fixture(params=RACKS)
-def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LocalCluster]:
-    """Two racks of two nodes with 8 CPUs each."""
-    with request.param(tmp_path, "2x2", ("batch/job",)) as found:
-        found.install()
-        found.start_manager()
-        found.wait_for_manager()
-        yield found
-
-
-@pytest.fixture
-def rest(cluster: LocalCluster) -> Iterator[Rest]:
-    with Rest(cluster.kubeconfig) as client:
-        yield client
+__all__ = ["cluster", "rest"]
 
 
 def start(rest: Rest, name: str, pods: int, cpu: str = "8", **asked: str) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kueuelib.api.codec import decode
@@ -19,7 +19,7 @@ from kueuelib.controllers.feed import stored_admission
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.nodes import BY_HOST
 from kueuelib.controllers.queue_metrics import counted
-from kueuelib.controllers.ungater import BY_WORKLOAD, topology_of, workload_of
+from kueuelib.controllers.ungater import BY_WORKLOAD, follow_pods, topology_of
 from kueuelib.errors import Conflict, Invalid, NotFound
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.cache import Cache
@@ -243,26 +243,15 @@ def node_failures(
     made = Controller("node failures", reconciler, clock=clock, telemetry=telemetry)
     made.for_(workloads, _has_new_hosts)
 
-    def later(keys: Iterable[ObjectKey | None]) -> None:
-        if made.listening:
-            made.queue.add_later(filter(None, keys), BATCH)
-
     def node_changed(delta: Delta[Obj]) -> None:
-        if _is_news(delta):
-            for host in {delta.key.name, *map(_host_of, _both(delta))}:
-                later(workloads.store.keys_by_index(PLACED_ON, host))
-
-    def pod_changed(delta: Delta[Obj]) -> None:
-        if _may_matter(delta):
-            later({workload_of(pod) for pod in _both(delta)})
+        if made.listening and _is_news(delta):
+            both = (node for node in (delta.old, delta.new) if node is not None)
+            for host in {delta.key.name, *map(_host_of, both)}:
+                made.queue.add_later(workloads.store.keys_by_index(PLACED_ON, host), BATCH)
 
     nodes.add_handler(node_changed)
-    pods.add_handler(pod_changed)
+    follow_pods(made, pods, BATCH, _may_matter)
     return made
-
-
-def _both(delta: Delta[Obj]) -> Iterator[Obj]:
-    return (obj for obj in (delta.old, delta.new) if obj is not None)
 
 
 def _host_of(node: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import anyio
@@ -272,14 +272,31 @@ def ungater(
     """
     made = Controller("ungater", reconciler, clock=clock, telemetry=telemetry)
     made.for_(workloads, _may_start)
+    follow_pods(made, pods, BATCH)
+    return made
+
+
+def follow_pods(
+    controller: Controller,
+    pods: WantedInformer,
+    pause: float,
+    matters: Callable[[Delta[Obj]], bool] = lambda _: True,
+) -> None:
+    """Let changes of pods lead to a look at their Workloads, several of them to one.
+
+    Args:
+        controller: of Workloads.
+        pods: see `pods_to_start`.
+        pause: seconds until the look, at least.
+        matters: which changes do.
+    """
 
     def later(delta: Delta[Obj]) -> None:
-        keys = {workload_of(pod) for pod in (delta.old, delta.new) if pod is not None}
-        if made.listening:
-            made.queue.add_later(filter(None, keys), BATCH)
+        if controller.listening and matters(delta):
+            keys = {workload_of(pod) for pod in (delta.old, delta.new) if pod is not None}
+            controller.queue.add_later(filter(None, keys), pause)
 
     pods.add_handler(later)
-    return made
 
 
 def _may_start(delta: Delta[Obj]) -> bool:

@@ -471,7 +471,6 @@ class Queues:
 
         Nothing in one scope depends on another, so a cycle need not try all at once.
         """
-        self._trying = {}
         number = 0
         for root, scope in self.due.items():
             number += len(scope.waiting)
