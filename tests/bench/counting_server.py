@@ -1,17 +1,18 @@
-"""`kueuelib apiserver` that counts calls: `counting_server.py KUBECONFIG COUNTS [--simulate]`.
+"""`kueuelib apiserver` that counts calls: `counting_server.py KUBECONFIG COUNTS [OPTIONS]`.
 
-It counts per program, by the first part of the `User-Agent`; on SIGUSR1 it writes that to the file
-COUNTS, as JSON: `{"kueuelib": {"apply workloads/status": 12, ...}, ...}`. What the server asks
-webhooks stands under `webhooks`: `{"review pods": 3, ...}`. The simulated cluster works inside the
-server and makes no calls, so its writes are not counted.
+Its options are `--simulate` and `--racks RACKSxNODES`. It counts per program, by the first part of
+the `User-Agent`; on SIGUSR1 it writes that to the file COUNTS, as JSON:
+`{"kueuelib": {"apply workloads/status": 12, ...}, ...}`. What the server asks webhooks stands under
+`webhooks`: `{"review pods": 3, ...}`. The simulated cluster works inside the server and makes no
+calls, so its writes are not counted.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import signal
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ from aiohttp import web
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import server
 from kueuelib.embedded.admission.hook_client import HookClient
+from kueuelib.embedded.cluster.nodes import nodes_in_racks
 from kueuelib.embedded.http.request_handler import RequestHandler
 from kueuelib.embedded.http.requests import Route, parse
 
@@ -64,9 +66,10 @@ def verb_of(request: web.BaseRequest, route: Route) -> str:
     return "get" if route.name else "list"
 
 
-async def _serve(kubeconfig: Path, counts: Path, simulate: bool) -> None:
+async def _serve(kubeconfig: Path, counts: Path, simulate: bool, racks: str) -> None:
     server.RequestHandler = CountingFace  # type: ignore[misc]
     server.HookClient = CountingHooks  # type: ignore[misc]
+    nodes = nodes_in_racks(racks) if racks else []
 
     def write() -> None:
         draft = counts.with_suffix(".draft")
@@ -74,7 +77,7 @@ async def _serve(kubeconfig: Path, counts: Path, simulate: bool) -> None:
         draft.replace(counts)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, write)
-    async with server.ApiServer(simulate=simulate) as running:
+    async with server.ApiServer(simulate=simulate, nodes=nodes) as running:
         draft = kubeconfig.with_suffix(".draft")
         draft.write_text(yaml.safe_dump(running.kubeconfig()))
         draft.replace(kubeconfig)
@@ -82,4 +85,9 @@ async def _serve(kubeconfig: Path, counts: Path, simulate: bool) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(Path(sys.argv[1]), Path(sys.argv[2]), "--simulate" in sys.argv[3:]))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kubeconfig", type=Path)
+    parser.add_argument("counts", type=Path)
+    parser.add_argument("--simulate", action="store_true")
+    parser.add_argument("--racks", default="")
+    asyncio.run(_serve(**vars(parser.parse_args())))

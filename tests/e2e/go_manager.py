@@ -1,23 +1,29 @@
 """The Go manager outside of a cluster: its manifests, and certificates for its webhooks.
 
-`$KUBEBUILDER_ASSETS` also has its binary, and the manifests of its release.
+`$KUBEBUILDER_ASSETS` also has its binary, and the manifests of its release. Other controllers in Go
+can be run in the same way.
 """
 
 from __future__ import annotations
 
 import base64
 import ipaddress
+import os
+import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import httpx
+import pytest
 import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
-from rest import Obj, Rest
+from rest import Obj, Rest, eventually
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
 
@@ -26,6 +32,7 @@ from real_server import assets
 from kueuelib.controllers.manifests import WEBHOOK_SERVICE
 from kueuelib.runtime.certificates import Certificates
 from kueuelib.runtime.webhook.trust import to_data
+from kueuelib.testing.processes import stop_process
 
 PROGRAM, MANIFESTS = "kueue-manager", "kueue-manifests.yaml"
 NAMESPACE = "kueue-system"
@@ -33,18 +40,19 @@ CA_NAME = "kueue-ca"
 HOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
 
-def manifests(port: int, found: Certificates) -> list[Obj]:
+def manifests(port: int, found: Certificates, file: str = MANIFESTS) -> list[Obj]:
     """The objects of the release.
 
     Args:
         port: where the manager serves its webhooks.
         found: the certificates that it finds.
+        file: the name of their file.
     """
     folder = assets()
     assert folder is not None
     objects = [
         obj
-        for obj in yaml.safe_load_all((folder / MANIFESTS).read_text())
+        for obj in yaml.safe_load_all((folder / file).read_text())
         if obj["kind"] not in ("Deployment", "APIService")  # it runs elsewhere
     ]
     for obj in objects:
@@ -73,6 +81,39 @@ def mount(found: Certificates, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     (folder / "tls.crt").write_bytes(found.tls_cert)
     (folder / "tls.key").write_bytes(found.tls_key)
+
+
+@contextmanager
+def started(
+    program: str, config: Path, kubeconfig: Path, probes: int, *args: str
+) -> Iterator[None]:
+    """A program of the folder that runs until the end of the context, once it is ready.
+
+    Args:
+        program: its name.
+        config: the file of its configuration; its output is written beside it.
+        kubeconfig: for its cluster.
+        probes: the port where it says that it is ready.
+        args: further ones.
+    """
+    folder, output = assets(), config.with_suffix(".log")
+    assert folder is not None
+    command = [str(folder / program), f"--config={config}", *args]
+    env = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+    with output.open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
+
+    def is_ready() -> bool:
+        if process.poll() is not None:
+            pytest.fail(output.read_text()[-3000:])
+        return httpx.get(f"http://127.0.0.1:{probes}/readyz", trust_env=False).status_code == 200
+
+    try:
+        eventually(is_ready)
+        yield
+        assert process.poll() is None, output.read_text()[-3000:]
+    finally:
+        stop_process(process)
 
 
 def path_of(obj: Obj) -> str:

@@ -32,6 +32,8 @@ from kueuelib.testing.processes import LocalCluster, free_port, stop_process
 
 CONTROLLERS = ("kube-controller-manager", "kube-scheduler")
 RUN, EXIT = "kueuelib.dev/run-seconds", "kueuelib.dev/exit-code"
+LINGERS = "example.com/lingers"
+"""The annotation of pods that do not heed the signal to end, as long as they have it."""
 ROUND = 0.3
 STOP_SECONDS = 30.0
 AUDIT = {
@@ -220,8 +222,11 @@ class Kubelet:
 
     def _look(self, rest: Rest, pod: Obj) -> None:
         meta, phase = pod["metadata"], pod["status"].get("phase", "Pending")
+        notes = meta.get("annotations") or {}
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
         try:
+            if "deletionTimestamp" in meta and phase == "Running" and LINGERS in notes:
+                return
             if "deletionTimestamp" in meta and phase in ("Pending", "Running"):
                 rest.merge(f"{path}/status", {"status": _ended(137)})
             elif "deletionTimestamp" in meta:
@@ -230,7 +235,6 @@ class Kubelet:
                 self._began[meta["uid"]] = time.monotonic()
                 rest.merge(f"{path}/status", {"status": _running(meta["name"])})
             elif phase == "Running":
-                notes = meta.get("annotations") or {}
                 lived = time.monotonic() - self._began.get(meta["uid"], 0.0)
                 if RUN in notes and lived >= float(notes[RUN]):
                     rest.merge(f"{path}/status", {"status": _ended(int(notes.get(EXIT, 0)))})

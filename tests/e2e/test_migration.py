@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,15 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import go_manager
-import httpx
 import pytest
 import yaml
 from place import QUEUE, Place, name_of, phase, uid_of
-from real_plane import Plane, assets, lacking, real_plane
+from real_plane import Plane, lacking, real_plane
 from rest import KUEUE, Obj, Rest, eventually, is_true
 from warm import Processes, kueuelib
 
-from kueuelib.testing.processes import free_port, stop_process
+from kueuelib.testing.processes import free_port
 
 SHARE = float(os.environ.get("MIGRATION_SHARE", "1"))
 MISSING = lacking(go_manager.PROGRAM, go_manager.MANIFESTS)
@@ -71,8 +69,7 @@ class Managers:
     @contextlib.contextmanager
     def go(self) -> Iterator[None]:
         """The Go manager."""
-        folder, probes = assets(), free_port()
-        assert folder is not None
+        probes = free_port()
         content = {
             **self._config,
             "health": {"healthProbeBindAddress": f"127.0.0.1:{probes}"},
@@ -85,25 +82,10 @@ class Managers:
         config = self._folder / "go.yaml"
         config.write_text(yaml.safe_dump(content))
         opened = [f"{gate}=true" for gate in self._gates]
-        command = [
-            str(folder / go_manager.PROGRAM),
-            f"--config={config}",
-            "--feature-gates=" + ",".join(["VisibilityOnDemand=false", *opened]),
-        ]
-        env = {**os.environ, "KUBECONFIG": str(self._plane.kubeconfig)}
-        with (self._folder / "go.log").open("ab") as log:
-            process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
-        try:
-            eventually(lambda: self._is_ready(process, f"http://127.0.0.1:{probes}/readyz"))
+        gates = "--feature-gates=" + ",".join(["VisibilityOnDemand=false", *opened])
+        kubeconfig = self._plane.kubeconfig
+        with go_manager.started(go_manager.PROGRAM, config, kubeconfig, probes, gates):
             yield
-            assert process.poll() is None, (self._folder / "go.log").read_text()[-3000:]
-        finally:
-            stop_process(process)
-
-    def _is_ready(self, process: subprocess.Popen[bytes], url: str) -> bool:
-        if process.poll() is not None:
-            pytest.fail((self._folder / "go.log").read_text()[-3000:])
-        return httpx.get(url, trust_env=False).status_code == 200
 
     # ---- ours
 

@@ -34,16 +34,21 @@ def racks_of_the_embedded_server(
 def racks_of_a_real_plane(
     folder: Path, shape: str, frameworks: tuple[str, ...]
 ) -> Iterator[LocalCluster]:
-    racks, nodes = map(int, shape.split("x"))
     with real_cluster(folder, frameworks=frameworks) as cluster:
         with Rest(cluster.kubeconfig) as rest:
-            for rack in [f"rack-{number}" for number in range(racks)]:
-                for number in range(nodes):
-                    name = f"{rack}-node-{number}"
-                    ready_node(
-                        rest, name, {HOST: name, RACK: rack, OS: "linux"}, cpu="8", pods="110"
-                    )
+            nodes_in_racks(rest, shape)
         yield cluster
+
+
+def nodes_in_racks(rest: Rest, shape: str) -> None:
+    """Those of `--racks` that are not there."""
+    racks, nodes = map(int, shape.split("x"))
+    there = {node["metadata"]["name"] for node in rest.items("/api/v1/nodes")}
+    for rack in [f"rack-{number}" for number in range(racks)]:
+        for name in [f"{rack}-node-{number}" for number in range(nodes)]:
+            if name not in there:
+                labels = {HOST: name, RACK: rack, OS: "linux"}
+                ready_node(rest, name, labels, cpu="8", pods="110")
 
 
 RACKS = (
@@ -81,16 +86,16 @@ def topology(rest: Rest) -> None:
     rest.create(f"{KUEUE}/topologies", typed("Topology", "racks", {"levels": levels}))
 
 
-def queues(rest: Rest, cpu: str = "64", **flavor: Any) -> None:
-    """A queue for the nodes in racks."""
+def queues(rest: Rest, cpu: str = "64", name: str = "team", **flavor: Any) -> None:
+    """A queue for the nodes in racks, with a flavor of its name."""
     spec = {"nodeLabels": {OS: "linux"}, "topologyName": "racks", **flavor}
-    rest.create(f"{KUEUE}/resourceflavors", typed("ResourceFlavor", "hosts", spec))
-    row = {"name": "hosts", "resources": [{"name": "cpu", "nominalQuota": cpu}]}
+    rest.create(f"{KUEUE}/resourceflavors", typed("ResourceFlavor", name, spec))
+    row = {"name": name, "resources": [{"name": "cpu", "nominalQuota": cpu}]}
     group = {"coveredResources": ["cpu"], "flavors": [row]}
     spec = {"namespaceSelector": {}, "resourceGroups": [group]}
-    rest.create(f"{KUEUE}/clusterqueues", typed("ClusterQueue", "team", spec))
-    spec = {"clusterQueue": "team"}
-    rest.create(f"{KUEUE}/namespaces/default/localqueues", typed("LocalQueue", "team", spec))
+    rest.create(f"{KUEUE}/clusterqueues", typed("ClusterQueue", name, spec))
+    spec = {"clusterQueue": name}
+    rest.create(f"{KUEUE}/namespaces/default/localqueues", typed("LocalQueue", name, spec))
 
 
 def asking(made: Obj, **asked: str) -> Obj:
@@ -152,6 +157,18 @@ def running(rest: Rest, selector: str, pods: int) -> list[Obj]:
 
 def rack_of(host: str) -> str:
     return host.rpartition("-node-")[0]
+
+
+def report(rest: Rest, host: str, ready: str) -> None:
+    """The kubelet of a node says that it is ready, or not; that taints it."""
+    path = f"/api/v1/nodes/{host}"
+    conditions = rest.get(path)["status"]["conditions"]
+    for one in conditions:
+        if one["type"] == "Ready":
+            one["status"] = ready
+    rest.merge(f"{path}/status", {"status": {"conditions": conditions}})
+    taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    rest.merge(path, {"spec": {"taints": None if ready == "True" else [taint]}})
 
 
 def test_all_pods_of_a_job_run_in_one_rack(rest: Rest) -> None:

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from place import QUEUE, Place, gates, name_of, phase, pod_spec, uid_of
 from rest import KUEUE, Obj, Rest, condition, eventually, is_true
-from test_topology import HOST, OS, RACK, RACKS, hosts_of, rack_of
+from test_topology import HOST, OS, RACK, RACKS, hosts_of, rack_of, report
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "kinds"))
 
@@ -506,18 +506,6 @@ def host_of(pod: Obj) -> str:
 def summary(pod: Obj) -> tuple[str, ...]:
     leaving = "leaving" if "deletionTimestamp" in pod["metadata"] else ""
     return name_of(pod), phase(pod), host_of(pod), leaving, *gates(pod)
-
-
-def report(rest: Rest, host: str, ready: str) -> None:
-    """The kubelet of a node says that it is ready, or not; that taints it."""
-    path = f"/api/v1/nodes/{host}"
-    conditions = rest.get(path)["status"]["conditions"]
-    for one in conditions:
-        if one["type"] == "Ready":
-            one["status"] = ready
-    rest.merge(f"{path}/status", {"status": {"conditions": conditions}})
-    taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
-    rest.merge(path, {"spec": {"taints": None if ready == "True" else [taint]}})
 
 
 @pytest.fixture(params=KINDS)
