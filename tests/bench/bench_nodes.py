@@ -134,6 +134,8 @@ def test_starting_the_pods_of_one_job() -> None:
     place = {"levels": [HOST], "slices": slices}
     assignment = {"name": "main", "count": count, "topologyAssignment": place}
     wl = {
+        "apiVersion": "kueue.x-k8s.io/v1beta2",
+        "kind": "Workload",
         "metadata": {"name": "wl", "namespace": "default"},
         "spec": {
             "podSets": [{"name": "main", "count": count, "topologyRequest": {"podIndexLabel": "i"}}]

@@ -23,7 +23,7 @@ INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 class Flight:
-    """What is in flight on two racks of four nodes with 8 CPUs each."""
+    """What is in flight on two racks of five nodes with 8 CPUs each."""
 
     def __init__(self, rest: Rest) -> None:
         self.rest = rest
@@ -52,7 +52,8 @@ class Flight:
 
     def group(self, name: str, cpu: str, priority: str, **notes: str) -> list[Obj]:
         labels = {PRIORITY: self.place.named(priority)}
-        return self.place.group(name, 2, cpu, labels=labels, notes={**IN_ONE_RACK, **notes})
+        asked = {"labels": labels, "notes": {**IN_ONE_RACK, **notes}}
+        return self.place.group(name, 2, cpu, terminationGracePeriodSeconds=3600, **asked)
 
     def pods(self, prefix: str) -> list[Obj]:
         """Those that have not ended."""
@@ -83,17 +84,17 @@ class Flight:
         self.place.gone(*pods)
 
     def lose_while_nobody_starts_pods(self, job: Obj) -> dict[str, str]:
-        """Two pods of a Job get successors, which are gated; the nodes of all by their indexes."""
-        pods = self.pods(name_of(job))
-        before = {pod["metadata"]["labels"][INDEX]: pod["spec"]["nodeName"] for pod in pods}
-        self.lose(*pods[:2])
-
-        def gated() -> bool:
-            alive = self.pods(name_of(job))
-            return sorted(map(gates, alive)) == [[], [], [GATE], [GATE]]
-
-        eventually(gated)
+        """A pod of a Job gets a successor, which is gated; the nodes of all by their indexes."""
+        before = self.by_index(job)
+        self.lose(self.pods(name_of(job))[0])
+        eventually(lambda: sorted(map(gates, self.pods(name_of(job)))) == [[], [], [GATE]])
         return before
+
+    def by_index(self, job: Obj) -> dict[str, str]:
+        return {
+            pod["metadata"]["labels"][INDEX]: pod["spec"]["nodeName"]
+            for pod in self.pods(name_of(job))
+        }
 
     def fail(self, node: str, prefix: str) -> None:
         """A node is gone with its pods."""
@@ -155,61 +156,54 @@ def assert_replaced(flight: Flight, job: Obj, before: dict[str, str]) -> None:
 @pytest.mark.skipif(bool(MISSING), reason=MISSING)
 def test_places_are_taken_over_and_handed_back(tmp_path: Path) -> None:
     with real_plane(tmp_path) as plane, Rest(plane.kubeconfig) as rest:
-        nodes_in_racks(rest, "2x4")
+        nodes_in_racks(rest, "2x5")
         managers = Managers(plane, rest, tmp_path)
         managers.install_go()
         with managers.go():
             flight = Flight(rest)
             place = flight.place
-            train = flight.job("train", 4, "3")
-            flight.run("train", train, 4)
+            first = flight.job("first", 3, "3")
+            flight.run("first", first, 3)
+            second = flight.job("second", 3, "3")
+            flight.run("second", second, 3)
             served = flight.group("serve", "3500m", "high")
             flight.run("serve", served[0], 2)
             low = flight.group("low", "8", "low", **{LINGERS: "true"})
             flight.run("low", low[0], 2)
-            urgent = flight.job("urgent", 4, "8")
+            urgent = flight.job("urgent", 5, "8")
             place.when(low[0], "Evicted", reason="Preempted")
-            eventually(
-                lambda: all("deletionTimestamp" in p["metadata"] for p in flight.pods("low"))
-            )
+            eventually(lambda: all(map(is_leaving, flight.pods("low"))))
             time.sleep(STILL)
+        assert is_true(place.workload(low[0]), "QuotaReserved"), "it is still being preempted"
         before = flight.state()
-        assert is_true(place.workload(low[0]), "QuotaReserved")
         managers.install_ours()
-        hosts = flight.lose_while_nobody_starts_pods(train)
+        hosts = flight.lose_while_nobody_starts_pods(first)
         before["pods"] = flight.state()["pods"]
         with managers.ours():
             assert_still(flight, before)
-            flight.run("train", train, 4)
-            assert hosts == by_index(flight, train)
+            running = flight.run("first", first, 3)
+            assert flight.by_index(first) == hosts
             for pod in low:
                 place.annotate(pod, **{LINGERS: None})
             place.gone(*low)
-            flight.run("urgent", urgent, 4)
-            assert_replaced(flight, train, flight.run("train", train, 4))
-            nodes_in_racks(rest, "2x4")  # the failed one returns
-            late = flight.job("late", 4, "8")
+            flight.run("urgent", urgent, 5)
+            assert_replaced(flight, first, running)
+            nodes_in_racks(rest, "2x5")  # the failed one returns
+            late = flight.job("late", 5, "8")
             place.waits(late)
             time.sleep(STILL)
         before = flight.state()
-        hosts = flight.lose_while_nobody_starts_pods(train)
+        hosts = flight.lose_while_nobody_starts_pods(second)
         before["pods"] = flight.state()["pods"]
         managers.install_go()
         with managers.go():
             assert_still(flight, before)
-            running = flight.run("train", train, 4)
-            assert hosts == by_index(flight, train)
+            running = flight.run("second", second, 3)
+            assert flight.by_index(second) == hosts
             place.delete(urgent)
-            flight.run("late", late, 4)
-            assert_replaced(flight, train, running)
+            flight.run("late", late, 5)
+            assert_replaced(flight, second, running)
 
 
 def is_leaving(pod: Obj) -> bool:
     return "deletionTimestamp" in pod["metadata"]
-
-
-def by_index(flight: Flight, job: Obj) -> dict[str, str]:
-    return {
-        pod["metadata"]["labels"][INDEX]: pod["spec"]["nodeName"]
-        for pod in flight.pods(name_of(job))
-    }

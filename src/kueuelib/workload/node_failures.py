@@ -8,7 +8,8 @@ Pods that wait for a node that takes none end, so that their job makes others. O
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import attrs
@@ -107,7 +108,7 @@ def judge(
         now: seconds since the epoch.
         rules: when a node has failed.
     """
-    looks = _Looks(rules, now, [pod["spec"] for pod in hosts.pods if not _is_leaving(pod)])
+    looks = _Looks(rules, now, hosts.pods)
     healths: dict[str, _Health] = {}
     for host in sorted({host for names in assigned.values() for host in names}):
         nodes = hosts.nodes(host)
@@ -131,17 +132,27 @@ class _Looks:
     Args:
         rules: when a node has failed.
         now: seconds since the epoch.
-        pods: the raw specs of the pods that stay.
+        pods: the raw pods; read only if a node is not plain.
     """
 
-    def __init__(
-        self, rules: NodeFailureRules, now: float, pods: Collection[Mapping[str, Any]]
-    ) -> None:
+    def __init__(self, rules: NodeFailureRules, now: float, pods: Sequence[Obj]) -> None:
         self._rules = rules
         self._now = now
-        self._running = {pod.get("nodeName") for pod in pods}
-        self._starting = {_selected(pod) for pod in pods}
+        self._pods = pods
         self.again: list[float] = []
+
+    @cached_property
+    def _staying(self) -> list[Obj]:
+        """The specs of the pods that stay."""
+        return [pod["spec"] for pod in self._pods if not _is_leaving(pod)]
+
+    @cached_property
+    def _running(self) -> set[str | None]:
+        return {pod.get("nodeName") for pod in self._staying}
+
+    @cached_property
+    def _starting(self) -> set[str | None]:
+        return {*map(_selected, self._staying)}
 
     def at(
         self, node: Mapping[str, Any], host: str, users: Sequence[Sequence[Toleration]]
@@ -190,9 +201,11 @@ def _can_never_start(
     has no place.
     """
     spec = pod["spec"]
+    if spec.get("nodeName"):  # most pods
+        return False
     host = _selected(spec)
     gates = [gate["name"] for gate in spec.get("schedulingGates") or ()]
-    if host is None or spec.get("nodeName") or TOPOLOGY_GATE in gates or _is_leaving(pod):
+    if host is None or TOPOLOGY_GATE in gates or _is_leaving(pod):
         return False
     places = assigned.get(labels_of(pod).get(POD_SET_LABEL, ""))
     return places is not None and (host in closed or host not in places)
