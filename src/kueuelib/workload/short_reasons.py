@@ -17,7 +17,7 @@ from kueuelib.api.quantity import Quantity
 from kueuelib.errors import InvalidQuantity
 
 POD_SET = re.compile(r"couldn't assign flavors to pod set (?P<name>\S+?): ")
-ROOM = re.compile(r"\. (?:At best|Even without other Workloads), (?P<room>.*)", re.DOTALL)
+ROOM = re.compile(r"\. (At best|Even without other Workloads), (.*)", re.DOTALL)
 """What a message says about nodes after the causes of all pod sets."""
 
 CAUSES = (
@@ -101,8 +101,10 @@ def shorten(message: str) -> str:
         causes = (cause[0] for cause in _CAUSE.finditer(text))
         shorts += [f"{label}{_short(one)}" for one in causes if not (room and _TREE.match(one))]
     if names and room:
-        cause = _CAUSE.match(room[0])
-        shorts.append(_short(cause[0]) if cause else room[0])
+        when, text = room[:2]
+        cause = _CAUSE.match(text)
+        alone = "" if when == "At best" else "even without others, "
+        shorts.append(f"{alone}{_short(cause[0]) if cause else text}")
     return "; ".join(shorts) or message
 
 

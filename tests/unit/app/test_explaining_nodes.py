@@ -7,14 +7,17 @@ from typing import cast
 import pytest
 
 from kueuelib.api.meta import Obj
+from kueuelib.api.names import PREFERRED_TOPOLOGY, REQUIRED_TOPOLOGY
 from kueuelib.api.workload import HOST
 from kueuelib.app.explaining.asking import ObjectAnswer, ask, ask_about
-from kueuelib.app.explaining.subject import Document, parse_reference
+from kueuelib.app.explaining.subject import Document, parse_reference, would_be
+from kueuelib.errors import ConfigError
+from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.trial import TrialResult
 from kueuelib.scheduler.settings import Settings
 
-from .test_explaining import FakeClient, Ticks, cluster, pod_spec, small, thing
+from .test_explaining import FakeClient, Ticks, cluster, job, pod_spec, small, thing
 
 
 def world(cpu: str = "2") -> list[Obj]:
@@ -83,3 +86,18 @@ async def test_without_the_right_to_list_pods_their_room_counts_as_free() -> Non
     assert answer.explanation is not None
     assert answer.explanation.verdict is TrialResult.ADMITTED
     assert any("counts as free where pods without a Workload use it" in one for one in answer.notes)
+
+
+def test_annotations_that_the_webhook_refuses_are_named_before_the_job_is_submitted() -> None:
+    twice, pod = job(), thing("Pod", "p", "v1", spec=pod_spec())
+    notes = {REQUIRED_TOPOLOGY: "rack", PREFERRED_TOPOLOGY: "rack"}
+    twice["spec"]["template"]["metadata"] = {"annotations": notes}
+    pod["metadata"]["annotations"] = {REQUIRED_TOPOLOGY: "a rack"}
+    for obj, text in (
+        (twice, "spec.template.metadata.annotations: Invalid value: must not contain more than"),
+        (pod, f'metadata.annotations[{REQUIRED_TOPOLOGY}]: Invalid value: "a rack"'),
+    ):
+        with pytest.raises(ConfigError) as error:
+            would_be(obj, PriorityClasses(), "in.yaml", 0.0)
+        assert str(error.value).startswith(f"in.yaml: {text}")
+        assert str(error.value).endswith("; correct the field")

@@ -171,7 +171,8 @@ def test_the_levels_of_a_topology_are_named_to_who_asks_for_another(
     )
     pods = {**make_pod_set({"cpu": 1}), "topologyRequest": {"required": "rak"}}
     world = queue(world, "mine", 1).with_workload(make_workload("job", "mine", pod_sets=[pods]))
-    assert "Pod set main: Topology t of flavor f has the levels rack" in told(world, capsys)
+    text = "Pod set main: Topology t of flavor f has the levels rack, but not rak"
+    assert text in told(world, capsys)
 
 
 def test_a_resource_without_quota_is_named_in_plain_words(

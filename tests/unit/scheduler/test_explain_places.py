@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 from places_world import BLOCK, KEY, NOW, RACK, TAINT, node, placed, pod_on, pods, world
 
@@ -140,7 +142,9 @@ def test_if_quota_and_nodes_are_short_the_message_names_both() -> None:
         "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor f, "
         "2 more needed. Even without other Workloads, rack r1 has room for 4 of 6 pods"
     )
-    assert shorten(message) == "cpu on f: 2 more needed; rack r1 has room for 4 of 6 pods"
+    assert shorten(message) == (
+        "cpu on f: 2 more needed; even without others, rack r1 has room for 4 of 6 pods"
+    )
     _, message = message_of(found.with_workload(pods("job", 7, unconstrained=True)))
     assert message.endswith(
         '. Even without other Workloads, topology "t" allows to fit only 6 out of 7 pod(s)'
@@ -155,7 +159,8 @@ def test_a_pod_set_that_has_others_beside_it_is_named() -> None:
     job = attrs.evolve(job, spec=attrs.evolve(job.spec, pod_sets=others))
     _, message = message_of(found.with_workload(job))
     assert message.endswith("rack r1 has room for 2 of 6 pods of pod set b")
-    assert shorten(message) == "rack r1 has room for 2 of 6 pods of pod set b"
+    short = "even without others, rack r1 has room for 2 of 6 pods of pod set b"
+    assert shorten(message) == short
 
 
 def test_pods_lack_room_although_quota_suffices_and_nobody_may_be_preempted() -> None:
@@ -248,12 +253,17 @@ def test_without_mixed_profile_pods_go_where_most_room_is() -> None:
 
 
 def test_a_level_that_the_topology_lacks_comes_with_those_that_it_has() -> None:
-    found = world([node("h11", "r1")], pods("job", 1, required="example.com/typo"))
-    reason = explain(found, KEY, NOW).reason
-    assert isinstance(reason, NoFlavors)
-    ((_, blocker),) = reason.blockers
-    assert isinstance(blocker, TopologyMismatch)
-    assert blocker.detail == f"Topology t of flavor f has the levels {BLOCK}, {RACK}, {HOST}"
+    cases: tuple[tuple[dict[str, Any], str], ...] = (
+        ({"required": "example.com/typo"}, "but not example.com/typo"),
+        ({"unconstrained": False}, "and the pods ask for none of them"),
+    )
+    for request, end in cases:
+        reason = explain(world([node("h11", "r1")], pods("job", 1, **request)), KEY, NOW).reason
+        assert isinstance(reason, NoFlavors)
+        ((_, blocker),) = reason.blockers
+        assert isinstance(blocker, TopologyMismatch)
+        known = f"Topology t of flavor f has the levels {BLOCK}, {RACK}, {HOST}"
+        assert blocker.detail == f"{known}, {end}"
 
 
 def test_a_missing_topology_is_named_in_the_table() -> None:

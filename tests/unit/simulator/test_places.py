@@ -64,6 +64,7 @@ def simulate(folder: Path, *nodes: tuple[str, str, int], policy: str = "") -> di
     arguments = [str(folder / one) if one.endswith(("csv", "yaml")) else one for one in arguments]
     done = CliRunner().invoke(app, [*arguments, "--output", str(folder / "out")])
     assert done.exit_code == 0, done.output
+    assert "jobs.csv, queues.csv and places.csv" in done.output
     runs: dict[str, Any] = orjson.loads((folder / "out/result.json").read_bytes())["runs"]
     return runs
 

@@ -87,12 +87,18 @@ IN_RACKS = NoPlaces("a", NoDomain("racks", 8, 6, False, (), 4, {'taint "k:NoSche
         (
             (IN_USE,),
             "Even without other Workloads, rack r7 has room for 6 of 8 pods of pod set main",
-            "cpu on on-demand: 2 more needed; rack r7 has room for 6 of 8 pods of pod set main",
+            (
+                "cpu on on-demand: 2 more needed; "
+                "even without others, rack r7 has room for 6 of 8 pods of pod set main"
+            ),
         ),
         (
             (IN_USE,),
             f"Even without other Workloads, {IN_RACKS.text}",
-            "cpu on on-demand: 2 more needed; topology racks: room for 6 of 8",
+            (
+                "cpu on on-demand: 2 more needed; "
+                "even without others, topology racks: room for 6 of 8"
+            ),
         ),
     ],
 )

@@ -22,6 +22,11 @@ from kueuelib.errors import ConfigError, FieldError, InvalidObject, KueuelibErro
 from kueuelib.jobs.batch.job import BatchJob
 from kueuelib.jobs.contract.field_rules import identifier
 from kueuelib.jobs.contract.generic_job import GenericJob
+from kueuelib.jobs.contract.topology import (
+    asking_annotations,
+    errors_of_pod_sets,
+    topology_errors,
+)
 from kueuelib.jobs.lookups.stores import job_uids, owner_uids
 from kueuelib.jobs.pods.compose import CompositionProblem, compose
 from kueuelib.jobs.pods.facts import stands_for_group
@@ -267,7 +272,10 @@ def would_be(obj: Obj, classes: PriorityClasses, subject: str, now: float) -> ku
             _check_template(obj, subject, "spec.template.spec")
             counts = negative_counts(obj["spec"], "spec", "parallelism", "completions")
             _check_numbers(counts, subject)
-            return _from(BatchJob(obj), classes, subject)
+            job = BatchJob(obj)
+            parts = [(one.path, one.template, one.count) for one in job.pod_sets()]
+            _refuse(kind, meta["name"], [*errors_of_pod_sets(parts)])
+            return _from(job, classes, subject)
         if (group, kind) == (PODS.group, PODS.kind):
             decode(core.Pod, obj)
             _check_template(obj, subject, "spec")
@@ -277,6 +285,8 @@ def would_be(obj: Obj, classes: PriorityClasses, subject: str, now: float) -> ku
                     "is one pod of a group, which gets a Workload as a whole",
                     "submit the group, and ask about one of its pods",
                 )
+            wrong = topology_errors("metadata.annotations", asking_annotations(obj))
+            _refuse(kind, meta["name"], [*wrong])
             return _from(PodJob(obj), classes, subject)
     except InvalidObject as error:
         broken = error.errors[0] if error.errors else error

@@ -134,7 +134,9 @@ def show(result: Obj, pictures: Sequence[Run], folder: Path, *, derived: bool) -
         console.print(_queues(title, figures, unit))
     plots(console, pictures)
     _summary(console, runs)
-    files = f"Files: {folder}/report.html, result.json and, per run, jobs.csv and queues.csv"
+    placing = any("fragmentation" in figures for figures in runs.values())
+    tables = "jobs.csv, queues.csv and places.csv" if placing else "jobs.csv and queues.csv"
+    files = f"Files: {folder}/report.html, result.json and, per run, {tables}"
     console.print(files)
     if derived:
         text = f"Queues derived from the trace: {folder / BASELINE / CLUSTER}"

@@ -342,7 +342,7 @@ def node_status(obj: Obj, _: float) -> str:
     """Whether a node is ready, and cordoned."""
     conditions = section(obj, "status").get("conditions")
     ready = find_condition(conditions, "Ready").get("status")
-    text = {"True": "Ready", "False": "NotReady"}.get(str(ready), "Unknown")
+    text = "Ready" if ready == "True" else "NotReady" if ready else "Unknown"
     return f"{text},SchedulingDisabled" if section(obj, "spec").get("unschedulable") else text
 
 

@@ -365,10 +365,11 @@ def _topology_mismatch(flavor: Flavor, group: FlavorGroup, part: Part) -> Blocke
         return TopologyMismatch(name, f'Flavor "{name}" does not support TopologyAwareScheduling')
     if not flavor.levels:
         return TopologyMismatch(name, f'Flavor "{name}" information missing in TAS cache')
-    if asked is not None and missing_level(asked, flavor.levels):
+    if asked is not None and (missing := missing_level(asked, flavor.levels)) is not None:
         text = f'Flavor "{name}" does not contain the requested level'
         levels = ", ".join(flavor.levels)
         detail = f"Topology {flavor.topology} of flavor {name} has the levels {levels}"
+        detail += f", but not {missing}" if missing else ", and the pods ask for none of them"
         return TopologyMismatch(name, text, detail)
     return None
 

@@ -92,8 +92,9 @@ def asks_explicitly(request: TopologyRequest | None) -> bool:
     )
 
 
-def missing_level(request: TopologyRequest, levels: Sequence[str]) -> bool:
-    """Whether a topology lacks a level that an explicit request names, or the request names none.
+def missing_level(request: TopologyRequest, levels: Sequence[str]) -> str | None:
+    """The level that an explicit request names and a topology lacks; empty if the request names
+    none, None if nothing is missing.
 
     Args:
         request: what the pods ask.
@@ -102,9 +103,9 @@ def missing_level(request: TopologyRequest, levels: Sequence[str]) -> bool:
     layers = layers_of(request)
     level = request.required or request.preferred
     if level is None and not layers and not request.unconstrained:
-        return True
+        return ""
     named = [layer.topology for layer in layers] + ([level] if level else [])
-    return any(each not in levels for each in named)
+    return next((each for each in named if each not in levels), None)
 
 
 def planned(tree: DomainTree, asked: PodsToPlace) -> Plan | Unplaceable:

@@ -11,7 +11,7 @@ from kueuelib.api.phrases import duration
 from kueuelib.embedded.credentials import credentials
 from kueuelib.embedded.http.answers import VIEWS, MediaForm, negotiate, warning_headers
 from kueuelib.embedded.http.requests import Route, parse
-from kueuelib.embedded.registry.cells import JsonPath
+from kueuelib.embedded.registry.cells import JsonPath, node_status
 from kueuelib.embedded.registry.kinds import version_rank
 from kueuelib.embedded.writing import generate_name
 from kueuelib.errors import NotAcceptable
@@ -150,3 +150,13 @@ def test_certificates_stand_up_to_strict_checks():
         ("IP Address", "127.0.0.1"),
         ("DNS", "localhost"),
     )
+
+
+@pytest.mark.parametrize(
+    ("status", "text"), [("True", "Ready"), ("False", "NotReady"), ("Unknown", "NotReady")]
+)
+def test_a_node_whose_kubelet_is_silent_is_not_ready(status: str, text: str) -> None:
+    node = {"status": {"conditions": [{"type": "Ready", "status": status}]}}
+    assert node_status(node, 0.0) == text
+    assert node_status({**node, "spec": {"unschedulable": True}}, 0.0).startswith(f"{text},")
+    assert node_status({}, 0.0) == "Unknown"

@@ -101,18 +101,18 @@ def test_nothing_moves_if_another_node_of_the_pods_is_gone_as_well() -> None:
 @pytest.mark.parametrize(
     ("request_", "missing"),
     [
-        (TopologyRequest(required="rack"), False),
-        (TopologyRequest(preferred="block"), True),
-        (TopologyRequest(unconstrained=True), False),
-        (TopologyRequest(unconstrained=False), True),
-        (TopologyRequest(pod_set_slice_required_topology="rack", pod_set_slice_size=2), False),
-        (TopologyRequest(pod_set_slice_required_topology="block", pod_set_slice_size=2), True),
+        (TopologyRequest(required="rack"), None),
+        (TopologyRequest(preferred="block"), "block"),
+        (TopologyRequest(unconstrained=True), None),
+        (TopologyRequest(unconstrained=False), ""),
+        (TopologyRequest(pod_set_slice_required_topology="rack", pod_set_slice_size=2), None),
+        (TopologyRequest(pod_set_slice_required_topology="block", pod_set_slice_size=2), "block"),
     ],
 )
 def test_a_flavor_needs_the_levels_that_are_asked_for(
-    request_: TopologyRequest, missing: bool
+    request_: TopologyRequest, missing: str | None
 ) -> None:
-    assert missing_level(request_, LEVELS) is missing
+    assert missing_level(request_, LEVELS) == missing
 
 
 @pytest.mark.parametrize(
