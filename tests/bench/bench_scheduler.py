@@ -6,15 +6,19 @@ All times are processor time of the one thread that decides.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 
 import attrs
 import pytest
-from baseline.shape import BASELINE, PREEMPTION
+from baseline.shape import BASELINE, PREEMPTION, Shape
+from baseline.shape import workload as raw_workload
 from figures import percentile, show
 
-from kueuelib.api.kueue import Workload
+from kueuelib.api import kinds
+from kueuelib.api.codec import decode
+from kueuelib.api.kueue import ClusterQueue, LocalQueue, ResourceFlavor, Topology, Workload
+from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.api.names import ADMITTED, QUOTA_RESERVED
 from kueuelib.api.workload import Admission
 from kueuelib.scheduler import events
@@ -24,6 +28,7 @@ from kueuelib.scheduler.decide.preemption.victims import Preemptor
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.settings import DEFAULTS, FairSharing, Settings
+from kueuelib.scheduler.topology.nodes import node_facts
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,
@@ -33,8 +38,6 @@ from kueuelib.testing.builders import (
     make_local_queue,
     make_workload,
 )
-
-CLASSES = tuple(attrs.astuple(each) for each in BASELINE.classes)
 
 
 def engine_with(
@@ -88,35 +91,57 @@ def cycle(engine: Engine, now: float) -> tuple[Plan, Settled] | None:
     return plan, engine.settle(plan, now)
 
 
+def engine_of(shape: Shape) -> Engine:
+    """The queues of a shape, and its nodes if it has any."""
+    engine = Engine(DEFAULTS)
+    for resource, obj in shape.queue_objects():
+        engine.observe(_EVENTS[resource](obj), 0.0)
+    return engine
+
+
+_EVENTS: dict[Resource, Callable[[Obj], events.Event]] = {
+    kinds.TOPOLOGIES: lambda obj: events.TopologySet(decode(Topology, obj)),
+    kinds.NODES: lambda obj: events.NodeSet(node_facts(obj)),
+    kinds.RESOURCE_FLAVORS: lambda obj: events.FlavorSet(decode(ResourceFlavor, obj)),
+    kinds.CLUSTER_QUEUES: lambda obj: events.ClusterQueueSet(decode(ClusterQueue, obj)),
+    kinds.NAMESPACES: lambda obj: events.NamespaceSet(obj["metadata"]["name"], {}),
+    kinds.LOCAL_QUEUES: lambda obj: events.LocalQueueSet(decode(LocalQueue, obj)),
+}
+
+
 @attrs.define
 class Replay:
     """Upstream's benchmark in virtual time: every workload comes, runs and ends."""
 
-    engine: Engine
-    queues: int
-    scale: int = 1
+    shape: Shape
+    engine: Engine = attrs.field(init=False)
     decisions: int = 0
     cycles: int = 0
     admissions: int = 0
     preemptions: int = 0
     seconds: list[float] = attrs.field(factory=list)
-    _workloads: dict[str, Workload] = attrs.field(factory=dict)
-    _lasts: dict[str, float] = attrs.field(factory=dict)
-    _runs: dict[str, int] = attrs.field(factory=dict)
-    _agenda: list[tuple[float, int, str, str, int]] = attrs.field(factory=list)
+    _workloads: dict[ObjectKey, Workload] = attrs.field(factory=dict)
+    _lasts: dict[ObjectKey, float] = attrs.field(factory=dict)
+    _runs: dict[ObjectKey, int] = attrs.field(factory=dict)
+    _agenda: list[tuple[float, int, str, ObjectKey, int]] = attrs.field(factory=list)
+
+    @engine.default
+    def _engine(self) -> Engine:
+        return engine_of(self.shape)
 
     def run(self) -> float:
-        for moment, name, workload, lasts in sorted(self._arrivals(), key=lambda each: each[:2]):
-            self._workloads[name], self._lasts[name] = workload, lasts
-            heappush(self._agenda, (moment, len(self._agenda), "comes", name, 0))
+        for moment, workload, lasts in sorted(self._arrivals(), key=lambda each: each[0]):
+            key = workload.key
+            self._workloads[key], self._lasts[key] = workload, lasts
+            heappush(self._agenda, (moment, len(self._agenda), "comes", key, 0))
         number = len(self._agenda)
         while self._agenda:
-            now, _, what, name, run = heappop(self._agenda)
-            workload = self._workloads[name]
+            now, _, what, key, run = heappop(self._agenda)
+            workload = self._workloads[key]
             if what == "comes":
                 self.engine.observe(events.WorkloadSet(workload), now)
-            elif run == self._runs[name]:
-                self.engine.observe(events.WorkloadGone(workload.key), now)
+            elif run == self._runs[key]:
+                self.engine.observe(events.WorkloadGone(key), now)
             if self._agenda and self._agenda[0][0] == now:
                 continue
             while True:
@@ -131,46 +156,45 @@ class Replay:
                 self.admissions += len(settled.admissions)
                 for admit in settled.admissions:
                     number += 1
-                    run = self._runs[admit.key.name] = self._runs.get(admit.key.name, 0) + 1
-                    end = now + self._lasts[admit.key.name]
-                    heappush(self._agenda, (end, number, "ends", admit.key.name, run))
-                    self._show(admit.key.name, admit.admission, now)
+                    run = self._runs[admit.key] = self._runs.get(admit.key, 0) + 1
+                    end = now + self._lasts[admit.key]
+                    heappush(self._agenda, (end, number, "ends", admit.key, run))
+                    self._show(admit.key, admit.admission, now)
                 for preemption in settled.preemptions:
                     for victim in preemption.victims:
                         self.preemptions += 1
-                        self._runs[victim.key.name] += 1
-                        workload = self._workloads[victim.key.name]
+                        self._runs[victim.key] += 1
+                        workload = self._workloads[victim.key]
                         self.engine.observe(events.WorkloadSet(workload), now)
         return now
 
-    def _show(self, name: str, admission: Admission, now: float) -> None:
-        workload = self._workloads[name]
+    def _show(self, key: ObjectKey, admission: Admission, now: float) -> None:
+        workload = self._workloads[key]
         conditions = make_workload(
-            name, "q", conditions=[make_condition(QUOTA_RESERVED, at=now)]
+            "w", "q", conditions=[make_condition(QUOTA_RESERVED, at=now)]
         ).status.conditions
         status = attrs.evolve(workload.status, admission=admission, conditions=conditions)
         self.engine.observe(events.WorkloadSet(attrs.evolve(workload, status=status)), now)
 
-    def _arrivals(self) -> Iterator[tuple[float, str, Workload, float]]:
+    def _arrivals(self) -> Iterator[tuple[float, Workload, float]]:
         """Workloads of one class share their pod sets, as those of an informer do."""
-        for kind, count, every, lasts, priority, cpu in CLASSES:
-            pod_sets = make_workload(kind, "q", {"cpu": cpu}).spec.pod_sets
-            for queue in range(self.queues):
-                for number in range(count // self.scale):
-                    name = f"{kind}-{queue}-{number}"
-                    created = every * (number + 1)
-                    workload = make_workload(
-                        name, f"q{queue:04}", {"cpu": cpu}, priority=priority, created=created
-                    )
-                    spec = workload.spec.evolve(pod_sets=pod_sets)
-                    yield created, name, workload.evolve(spec=spec), lasts
+        for kind in self.shape.classes:
+            pod_sets = None
+            for place in self.shape.places():
+                for number in range(kind.count):
+                    created = kind.interval * (number + 1)
+                    found = decode(Workload, raw_workload(place, kind, number))
+                    pod_sets = pod_sets or found.spec.pod_sets
+                    meta = found.metadata.evolve(uid=str(found.key), creation_timestamp=created)
+                    spec = found.spec.evolve(pod_sets=pod_sets)
+                    yield created, found.evolve(metadata=meta, spec=spec), kind.seconds
 
 
 def test_decisions_per_second_on_the_shape_of_upstreams_benchmark() -> None:
-    replay = Replay(engine_with(30, 5, 20, 100), 30)
+    replay = Replay(BASELINE)
     span = replay.run()
     spent = sum(replay.seconds)
-    assert replay.engine.pending("q0000") == ()
+    assert replay.engine.pending("bench-0-0") == ()
     show(
         "scheduler: 30 ClusterQueues in 5 cohorts, 15,000 workloads that come, run and end",
         [

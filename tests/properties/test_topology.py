@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 from kueuelib.api.codec import decode
 from kueuelib.api.core import PodSpec, Taint
 from kueuelib.api.workload import HOST, TopologyConstraint, TopologyRequest
+from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.topology import nodes as node_cache
+from kueuelib.scheduler.topology.counting import beginning
 from kueuelib.scheduler.topology.demand import PodsToPlace, layers_of
+from kueuelib.scheduler.topology.leaf_room import FlavorNodes, LeafRoom
 from kueuelib.scheduler.topology.nodes import NodeCache, NodeFacts, TopologyOfFlavor
 from kueuelib.scheduler.topology.placement import NoDomain, Placement, place
 from kueuelib.scheduler.topology.pod_sets import Member, place_all, replace
-from kueuelib.scheduler.topology.tree import FlavorNodes, LeafRoom, total_charges
+from kueuelib.scheduler.topology.tree import Charges, total_charges
 
 LEVELS = ("zone", "block", "rack", HOST)
 PODS = decode(PodSpec, {"containers": []})
@@ -188,7 +191,7 @@ def test_pod_sets_of_a_workload_do_not_share_their_room(
     together = total_charges(one.charges for one in placed.values())
     assert there.holds(together)
     there.take(together)
-    assert all(left >= 0 for column in there.free("flavor").values() for left in column)
+    assert all(left >= 0 for column in there["flavor"].free.values() for left in column)
 
 
 @given(nodes(), pods(), st.data())
@@ -206,7 +209,7 @@ def test_only_the_pods_of_a_failed_node_move(
     left = LeafRoom(cache.freeze())
     rest = {("", values[0]): count for values, count in old if values[0] != failed}
     left.take({k: {"pods": n, "cpu": n * asked.per_pod["cpu"]} for k, n in rest.items()})
-    moved = replace(left.nodes["flavor"], asked, old, failed, left.free("flavor"))
+    moved = replace(left.nodes["flavor"], asked, old, failed, left["flavor"])
     if not isinstance(moved, tuple):
         return
     new = Counter({("", values[0]): count for values, count in moved})
@@ -289,6 +292,64 @@ def live_through(history: list[Any]) -> None:
     assert [leaf.taints for leaf in new.tree.leaves] == [leaf.taints for leaf in old.tree.leaves]
     for ours, theirs in ((old.free, new.free), (old.capacity, new.capacity)):
         assert _some(ours) == _some(theirs)
+
+
+def some(index: int, cores: int) -> Charges:
+    return {("", f"n{index}"): {"cpu": abs(cores), "pods": 1}}
+
+
+def outcome(there: LeafRoom, member: Member) -> object:
+    placed = place_all(there, [member])
+    return [one.why for one in placed] if isinstance(placed, tuple) else placed["main"].domains
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("used"), st.integers(0, 11), st.integers(-2, 2)),
+    st.tuples(st.just("pod"), st.integers(0, 11), st.integers(0, 3)),
+    st.tuples(st.just("gone"), st.integers(0, 11)),
+    st.tuples(st.just("look")),
+    st.tuples(st.just("copy")),
+    st.tuples(st.just("take"), st.integers(0, 11), st.integers(-2, 2)),
+    st.tuples(st.just("fork"), st.integers(0, 11), st.integers(-2, 2)),
+    st.tuples(st.just("place")),
+)
+
+
+@given(nodes(), st.lists(pods(), min_size=1, max_size=3), st.lists(STEPS, max_size=40), st.data())
+def test_what_is_known_of_other_states_changes_no_placement(
+    found: list[NodeFacts], asked: list[PodsToPlace], steps: list[Any], data: st.DataObject
+) -> None:
+    """The counts for one state become those for another: later, earlier, tried or of a copy."""
+    caches = [cache_of(found)]
+    rooms = [LeafRoom(caches[0].freeze())]
+    for what, *change in steps:
+        cache = data.draw(st.sampled_from(caches))
+        here = data.draw(st.sampled_from(rooms))
+        if what == "used":
+            index, cores = change
+            cache.charge(
+                {("", f"n{index}"): {"cpu": abs(cores), "pods": 1}}, 1 if cores > 0 else -1
+            )
+        elif what == "pod":
+            index, cores = change
+            cache.set_pod(index, f"n{index}", {"cpu": cores, "pods": 1} if cores else None)
+        elif what == "gone":
+            cache.drop_node(f"n{change[0]}")
+        elif what == "copy":
+            caches.append(fork(cache))  # type: ignore[type-var]
+        elif what == "look":
+            rooms.append(LeafRoom(cache.freeze(), empty=data.draw(st.booleans())))
+        elif what in ("take", "fork"):
+            index, cores = change
+            here = here.fork() if what == "fork" else here
+            here.take(some(index, cores), 1 if cores > 0 else -1)
+        if what in ("look", "fork", "place"):
+            one = data.draw(st.sampled_from(asked))
+            now = here["flavor"]
+            new = attrs.evolve(now.nodes, free=dict(now.free), now=beginning())
+            assert place(now.nodes, one, now) == place(new, one)
+            member = Member("main", "flavor", one.count, one.per_pod, PODS, one.request)
+            assert outcome(here, member) == outcome(LeafRoom({"flavor": new}), member)
 
 
 def _some(columns: Any) -> dict[str, list[int]]:

@@ -17,10 +17,10 @@ from kueuelib.api.workload import Domain, TopologyAssignment, TopologyRequest
 from kueuelib.scheduler import events
 from kueuelib.scheduler.quota.queue_spec import Flavor, flavor_of
 from kueuelib.scheduler.topology.demand import POD_SLOTS, Unplaceable
+from kueuelib.scheduler.topology.leaf_room import LeafRoom
 from kueuelib.scheduler.topology.nodes import NodeCache, TopologyOfFlavor, node_facts
 from kueuelib.scheduler.topology.placement import Misfit, NoDomain
 from kueuelib.scheduler.topology.pod_sets import Domains, Member, NoPlace, move, place_all
-from kueuelib.scheduler.topology.tree import LeafRoom
 from kueuelib.scheduler.topology.ungater import PlacedPodSet, PodOfSet, ungated
 from kueuelib.testing.builders import make_check, make_flavor
 

@@ -133,7 +133,7 @@ def admission_of(entry: Entry, now: float) -> Admit:
         info.uid,
         workload,
         entry.head.cluster_queue,
-        proposal.admission,
+        proposal.placed_admission if proposal.places else proposal.admission,
         passed_all(workload, required) and not proposal.delayed,
         required,
         waited if waited > 0 else 0.0,

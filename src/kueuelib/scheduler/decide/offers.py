@@ -117,7 +117,7 @@ class Proposal:
 
     Attributes:
         mode: the verdict; the next three attributes are only valid from `NO_CANDIDATES` on.
-        admission: for its status.
+        admission: for its status, without places.
         usage: its charge.
         borrowing: how far up the tree it has to borrow; 0 within nominal quota.
         progress: which flavors were tried.
@@ -151,23 +151,20 @@ class Proposal:
 
     def placed(self, places: Places) -> Proposal:
         """The same with places for its pods."""
-        assigned = tuple(
-            one.evolve(
-                topology_assignment=topology_assignment(
-                    places[one.name].levels, places[one.name].domains
-                )
-            )
-            if one.name in places
-            else one
-            for one in self.admission.pod_set_assignments
-        )
         leaves = total_charges(one.charges for one in places.values())
-        return changed(
-            self,
-            admission=self.admission.evolve(pod_set_assignments=assigned),
-            usage=Charge(self.usage, leaves),
-            places=places,
-        )
+        return changed(self, usage=Charge(self.usage, leaves), places=places)
+
+    @property
+    def placed_admission(self) -> Admission:
+        """Its admission with the places of its pods."""
+        assigned = []
+        for one in self.admission.pod_set_assignments:
+            place = self.places.get(one.name)
+            if place is not None:
+                encoded = topology_assignment(place.levels, place.domains)
+                one = one.evolve(topology_assignment=encoded)  # noqa: PLW2901
+            assigned.append(one)
+        return self.admission.evolve(pod_set_assignments=tuple(assigned))
 
     @property
     def again(self) -> float | None:

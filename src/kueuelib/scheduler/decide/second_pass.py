@@ -195,7 +195,7 @@ def charge_of(one: SecondPass, proposal: Proposal) -> Charge:
     levels: dict[str, tuple[str, ...]] = {}
     for member in proposal.places.values():
         levels[member.flavor] = member.levels
-    placed = places_of(proposal.admission, requests, levels).values()
+    placed = places_of(proposal.placed_admission, requests, levels).values()
     return Charge(one.holder.usage, total_charges(each.charges for each in placed))
 
 
@@ -289,7 +289,7 @@ class SecondPasses:
                     one.info.uid,
                     workload,
                     one.holder.cluster_queue,
-                    proposal.admission,
+                    proposal.placed_admission,
                     charge_of(one, proposal),
                 )
             )

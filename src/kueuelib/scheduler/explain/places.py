@@ -16,10 +16,11 @@ from kueuelib.scheduler.quota.amounts import leaves_of
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import NoFlavors, Preempting, Reason
 from kueuelib.scheduler.topology.demand import POD_SLOTS, PodsToPlace, Unplaceable
+from kueuelib.scheduler.topology.leaf_room import FlavorNodes
 from kueuelib.scheduler.topology.nodes import NodeFacts, TopologyOfFlavor
 from kueuelib.scheduler.topology.placement import RoomByDomain, room_by_domain, room_text
 from kueuelib.scheduler.topology.pod_sets import Member, asked_after
-from kueuelib.scheduler.topology.tree import FlavorNodes, LeafKey, leaf_key, name_of, noun_of
+from kueuelib.scheduler.topology.tree import LeafKey, leaf_key, name_of, noun_of
 
 MOST_DOMAINS = 3
 """The number of domains of a pod set whose nodes are named."""
@@ -139,7 +140,7 @@ def rooms_of(
         if asked is None:
             continue
         pods, left = asked
-        room = room_by_domain(nodes, pods, left.free(flavor))
+        room = room_by_domain(nodes, pods, left[flavor].free)
         if not isinstance(room, Unplaceable):
             leaves = _Leaves(engine, world, flavor, spec, nodes, pods, room)
             rooms += sorted(leaves.rooms(pod_set), key=lambda one: -one.fitting)

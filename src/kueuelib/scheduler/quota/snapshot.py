@@ -38,7 +38,7 @@ from kueuelib.scheduler.quota.node import (
     cohort_name,
 )
 from kueuelib.scheduler.quota.queue_spec import Flavor, QueueSpec
-from kueuelib.scheduler.topology.tree import NO_NODES, FlavorNodes, LeafRoom
+from kueuelib.scheduler.topology.leaf_room import NO_NODES, FlavorNodes, LeafRoom
 from kueuelib.scheduler.values import value
 
 

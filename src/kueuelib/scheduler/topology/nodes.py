@@ -21,14 +21,9 @@ from kueuelib.api.nodes import allocatable
 from kueuelib.api.quantity import amount_of
 from kueuelib.api.struct import frozen
 from kueuelib.api.workload import HOST
-from kueuelib.scheduler.topology.tree import (
-    Charges,
-    DomainTree,
-    FlavorNodes,
-    Leaf,
-    LeafKey,
-    leaf_key,
-)
+from kueuelib.scheduler.topology.counting import Moment, beginning
+from kueuelib.scheduler.topology.leaf_room import FlavorNodes
+from kueuelib.scheduler.topology.tree import Charges, DomainTree, Leaf, LeafKey, leaf_key
 
 Amounts = Mapping[str, int]
 """Per resource, in the units of `amount_of`."""
@@ -124,6 +119,8 @@ class TreeOfFlavor:
         changed: the leaves that it does not show as they are now.
         capacity: see `FlavorNodes`.
         free: see `FlavorNodes`.
+        empty: see `FlavorNodes`.
+        now: see `FlavorNodes`.
         frozen: the last state that was asked for, if it has these columns; then they are copied
             before a change.
     """
@@ -137,6 +134,8 @@ class TreeOfFlavor:
     changed: set[LeafKey] = attrs.field(factory=set)
     capacity: dict[str, list[int]] = attrs.field(factory=dict)
     free: dict[str, list[int]] = attrs.field(factory=dict)
+    empty: Moment = attrs.field(factory=beginning)
+    now: Moment = attrs.field(factory=beginning)
     frozen: FlavorNodes | None = None
 
     def drop(self, name: str) -> bool:
@@ -189,9 +188,15 @@ class TreeOfFlavor:
             self._patch(self.tree, taken, used)
         if self.frozen is None:
             assert self.tree is not None, "it was built"
-            tolerations = self.spec.tolerations
-            mixed = self.spec.mixed
-            self.frozen = FlavorNodes(self.tree, tolerations, self.capacity, self.free, mixed)
+            self.frozen = FlavorNodes(
+                self.tree,
+                self.spec.tolerations,
+                self.capacity,
+                self.free,
+                self.empty,
+                self.now,
+                self.spec.mixed,
+            )
         return self.frozen
 
     def _build(self, taken: Mapping[str, Amounts], used: Mapping[LeafKey, Amounts]) -> None:
@@ -199,6 +204,7 @@ class TreeOfFlavor:
         leaves = map(self.leaf, self.members)
         tree = self.tree = DomainTree(self.spec.topology, self.spec.levels, leaves)
         self.changed, self.frozen, self.capacity = set(), None, {}
+        self.empty, self.now = beginning(), beginning()
         for position, leaf in enumerate(tree.leaves):
             for resource, amount in self._offered(leaf.key, taken):
                 _add(self.capacity, resource, position, amount, len(tree.leaves))
@@ -220,6 +226,7 @@ class TreeOfFlavor:
         tree = copy.copy(before)
         removed, added = tree.take_over(gone, map(self.leaf, new))
         self.tree, self.changed = tree, set()
+        self.empty, self.now = beginning(), beginning()
         for column in (*self.capacity.values(), *self.free.values()):
             for position in removed:
                 del column[position]
@@ -255,6 +262,9 @@ class TreeOfFlavor:
         if tree is None or position is None:
             return
         self._own_columns()
+        self.now = self.now.after(position, len(tree.leaves))
+        if of_nodes:
+            self.empty = self.empty.after(position, len(tree.leaves))
         for columns in (self.capacity, self.free) if of_nodes else (self.free,):
             for resource, amount in amounts.items():
                 _add(columns, resource, position, sign * amount, len(tree.leaves))

@@ -13,8 +13,9 @@ import attrs
 
 from kueuelib.scheduler.topology.counting import Counts, Numbers, counted
 from kueuelib.scheduler.topology.demand import POD_SLOTS, Plan, PodsToPlace, Unplaceable, planned
+from kueuelib.scheduler.topology.leaf_room import FlavorNodes, FlavorRoom
 from kueuelib.scheduler.topology.searching import Search
-from kueuelib.scheduler.topology.tree import Columns, DomainTree, FlavorNodes, Path, name_of
+from kueuelib.scheduler.topology.tree import Columns, DomainTree, Path, name_of
 from kueuelib.scheduler.values import record, value
 
 
@@ -80,7 +81,7 @@ Misfit = Unplaceable | NoDomain
 
 
 def place(
-    nodes: FlavorNodes, asked: PodsToPlace, free: Columns | None = None, within: Path = ()
+    nodes: FlavorNodes, asked: PodsToPlace, room: FlavorRoom | None = None, within: Path = ()
 ) -> Placement | Misfit:
     """Places pods.
 
@@ -90,7 +91,7 @@ def place(
     Args:
         nodes: the nodes of the flavor.
         asked: the pods.
-        free: the room in the leaves; None for what is free now.
+        room: the room in the leaves; None for what is free now.
         within: the domain in which all of them must be; empty for anywhere.
     """
     tree = nodes.tree
@@ -106,9 +107,9 @@ def place(
         outside = tuple(
             i for i, path in enumerate(tree.paths[-1]) if path[:depth] != within and i not in barred
         )
-    room = nodes.free if free is None else free
-    counts = counted(nodes, room, asked, plan, (*barred, *outside))
-    search = Search(nodes, plan, counts, led=asked.leader is not None)
+    room = FlavorRoom(nodes) if room is None else room
+    counts = room.counts(asked, plan, barred, outside)
+    search = Search(tree, plan, counts, led=asked.leader is not None, mixed=nodes.mixed)
     level, chosen = search.choose(asked.count // plan.size)
     if isinstance(chosen, int):
         fitting = chosen
@@ -124,7 +125,7 @@ def place(
     excluded = Counter(barred.values())
     if outside:
         excluded["topologyDomain"] = len(outside)
-    _note_full(excluded, counts[-1].pods, room, asked, {*barred, *outside})
+    _note_full(excluded, counts[-1].pods, room.free, asked, {*barred, *outside})
     return NoDomain(
         tree.topology,
         asked.count // plan.size,
@@ -189,7 +190,7 @@ def room_by_domain(
     if isinstance(plan, Unplaceable):
         return plan
     barred = nodes.tree.barred(asked.pods, nodes.tolerations)
-    counts = counted(nodes, free, asked, plan, barred)
+    counts = counted(nodes.tree, free, asked, plan, barred)
     level = plan.level if plan.required else None
     at = counts[level or 0]
     slices = at.slices_l if level is not None and asked.leader is not None else at.slices

@@ -13,6 +13,7 @@ import attrs
 
 from kueuelib.api.core import PodSpec
 from kueuelib.api.workload import HOST, Admission, Domain, TopologyConstraint, TopologyRequest
+from kueuelib.scheduler.topology.counting import forget_many
 from kueuelib.scheduler.topology.demand import (
     NO_LEVEL,
     POD_SLOTS,
@@ -21,18 +22,23 @@ from kueuelib.scheduler.topology.demand import (
     asks_explicitly,
     layers_of,
 )
+from kueuelib.scheduler.topology.leaf_room import FlavorNodes, FlavorRoom, LeafRoom
 from kueuelib.scheduler.topology.placement import Misfit, Placement, place
 from kueuelib.scheduler.topology.tree import (
     Charges,
-    Columns,
     DomainTree,
-    FlavorNodes,
     LeafKey,
-    LeafRoom,
     Path,
     leaf_key,
+    node_needs,
 )
 from kueuelib.scheduler.values import value
+
+
+def _key_of(member: Member) -> str:
+    requests = tuple(member.per_pod.items())
+    asked = member.name, member.count, requests, member.request
+    return f"{asked} {node_needs(member.pods)}"
 
 
 @value
@@ -46,6 +52,7 @@ class Member:
         per_pod: the request of one of them, without its slot.
         pods: their selectors, affinity and tolerations.
         request: what they ask of the topology; None for none.
+        key: of what its places depend on besides the nodes.
     """
 
     name: str
@@ -54,6 +61,16 @@ class Member:
     per_pod: Mapping[str, int]
     pods: PodSpec
     request: TopologyRequest | None
+    key: str = attrs.field(init=False, repr=False, default=attrs.Factory(_key_of, takes_self=True))
+
+
+def _charges_of(places: Domains) -> Charges:
+    taken: dict[LeafKey, dict[str, int]] = {}
+    for values, count in places.domains:
+        amounts = taken.setdefault(leaf_key(places.flavor, places.levels, values), {})
+        for resource, amount in (*places.per_pod.items(), (POD_SLOTS, 1)):
+            amounts[resource] = amounts.get(resource, 0) + amount * count
+    return taken
 
 
 @value
@@ -65,23 +82,16 @@ class Domains:
         levels: the label keys of the domains.
         domains: their values and pods.
         per_pod: the request of one pod, without its slot.
+        charges: what the pods take.
     """
 
     flavor: str
     levels: tuple[str, ...]
     domains: tuple[Domain, ...]
     per_pod: Mapping[str, int]
-
-    @property
-    def charges(self) -> Charges:
-        """What the pods take."""
-        taken: dict[LeafKey, dict[str, int]] = {}
-        for values, count in self.domains:
-            key = leaf_key(self.flavor, self.levels, values)
-            amounts = taken.setdefault(key, {})
-            for resource, amount in (*self.per_pod.items(), (POD_SLOTS, 1)):
-                amounts[resource] = amounts.get(resource, 0) + amount * count
-        return taken
+    charges: Charges = attrs.field(
+        init=False, repr=False, default=attrs.Factory(_charges_of, takes_self=True)
+    )
 
 
 Places = Mapping[str, Domains]
@@ -231,9 +241,18 @@ def _asked(unit: Sequence[Member]) -> tuple[PodsToPlace, Member, Member | None]:
 
 
 def _place_unit(room: LeafRoom, flavor: str, unit: Sequence[Member]) -> Places | NoPlace:
-    nodes = room.nodes[flavor]
+    answers, key = room[flavor].answers, tuple([member.key for member in unit])
+    known: Places | NoPlace | None = answers.get(key)
+    if known is None:
+        forget_many(answers)
+        known = answers[key] = _placed_unit(room[flavor], flavor, unit)
+    return known
+
+
+def _placed_unit(room: FlavorRoom, flavor: str, unit: Sequence[Member]) -> Places | NoPlace:
+    nodes = room.nodes
     asked, workers, leader = _asked(unit)
-    placement = place(nodes, asked, room.free(flavor))
+    placement = place(nodes, asked, room)
     if not isinstance(placement, Placement):
         return NoPlace(tuple(member.name for member in unit), placement)
     tree = nodes.tree
@@ -253,7 +272,7 @@ def replace(
     asked: PodsToPlace,
     placed: Sequence[Domain],
     node: str,
-    free: Columns | None = None,
+    room: FlavorRoom | None = None,
 ) -> tuple[Domain, ...] | Misfit:
     """The places of a pod set after those of one node have moved; the others stay.
 
@@ -262,7 +281,7 @@ def replace(
         asked: the pods, all of them.
         placed: where they are.
         node: the host name of the node.
-        free: as in `place`; what the pods take now is not in it.
+        room: as in `place`; what the pods take now is not in it.
     """
     tree = nodes.tree
     rest = [(values[-1], count) for values, count in placed if values[-1] != node]
@@ -297,7 +316,7 @@ def replace(
             return NO_LEVEL
     if not moving:
         return Unplaceable(f"cannot find replacement assignment for unhealthy node: {node}")
-    moved = place(nodes, PodsToPlace(moving, asked.per_pod, asked.pods, request), free, within)
+    moved = place(nodes, PodsToPlace(moving, asked.per_pod, asked.pods, request), room, within)
     if not isinstance(moved, Placement):
         return moved
     if sum(count for _, count in moved.pods) < moving:
@@ -336,7 +355,7 @@ def move(room: LeafRoom, member: Member, placed: Sequence[Domain], node: str) ->
     """
     nodes = room.nodes[member.flavor]
     asked = PodsToPlace(member.count, member.per_pod, member.pods, member.request)
-    moved = replace(nodes, asked, placed, node, room.free(member.flavor))
+    moved = replace(nodes, asked, placed, node, room[member.flavor])
     if not isinstance(moved, tuple):
         return NoPlace((member.name,), moved)
     return Domains(member.flavor, nodes.tree.shown_levels, moved, member.per_pod)

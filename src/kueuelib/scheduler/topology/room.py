@@ -7,7 +7,8 @@ from itertools import accumulate
 
 from kueuelib.api.struct import frozen
 from kueuelib.scheduler.topology.demand import POD_SLOTS
-from kueuelib.scheduler.topology.tree import DomainTree, FlavorNodes, Path
+from kueuelib.scheduler.topology.leaf_room import FlavorNodes
+from kueuelib.scheduler.topology.tree import DomainTree, Path
 
 
 @frozen

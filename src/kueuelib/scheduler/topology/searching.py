@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from kueuelib.scheduler.topology.counting import Counts, Numbers
 from kueuelib.scheduler.topology.demand import Plan
-from kueuelib.scheduler.topology.tree import FlavorNodes
+from kueuelib.scheduler.topology.tree import DomainTree
 
 Share = tuple[int, int, int]
 """A domain, by position, with its pods and its leaders."""
@@ -22,18 +22,21 @@ class Search:
     """Chooses domains for one request.
 
     Args:
-        nodes: the nodes of the flavor.
+        tree: the domains.
         plan: the request.
         counts: how many pods each domain could hold, by level.
         led: whether there is a leader.
+        mixed: see `FlavorNodes`.
     """
 
-    def __init__(self, nodes: FlavorNodes, plan: Plan, counts: list[Counts], *, led: bool) -> None:
-        self._tree = nodes.tree
+    def __init__(
+        self, tree: DomainTree, plan: Plan, counts: list[Counts], *, led: bool, mixed: bool
+    ) -> None:
+        self._tree = tree
         self._plan = plan
         self._counts = counts
         self._leaders = int(led)
-        self._best_fit = not (plan.loose and nodes.mixed)
+        self._best_fit = not (plan.loose and mixed)
 
     # --- orders
 

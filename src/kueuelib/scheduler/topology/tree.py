@@ -37,6 +37,10 @@ _SHAPES: Final = 64
 """For how many pods with different needs a changed tree keeps what bars them."""
 
 
+NOTHING_BARRED: Final[Mapping[int, str]] = {}
+"""What bars pods from no leaf."""
+
+
 def leaf_key(flavor: str, levels: Sequence[str], values: Sequence[str]) -> LeafKey:
     """The key of a leaf.
 
@@ -218,24 +222,29 @@ class DomainTree:
         """The leaves that pods may not use, and why: the first of taint, selector and affinity.
 
         Only single nodes have them; for other leaves these rules are left to the kube-scheduler.
+        Equal pods get the same mapping as long as the tree lives.
 
         Args:
             pods: their selectors, affinity and tolerations.
             tolerations: further ones, such as those of the flavor.
         """
-        affinity = required_node_affinity(pods)
-        if not self.ends_with_hosts or not (
-            self._tainted or pods.node_selector or affinity is not None
-        ):
-            return {}
+        selects = pods.node_selector or required_node_affinity(pods) is not None
+        if not self.ends_with_hosts or not (self._tainted or selects):
+            return NOTHING_BARRED
+        key = f"{tolerations} {node_needs(pods)}"
         tolerations += pods.tolerations
-        key = repr((tolerations, sorted(pods.node_selector.items()), affinity))
         known = self._barred.get(key)
         if known is None:
             reasons = ((i, _bar(leaf, pods, tolerations)) for i, leaf in enumerate(self.leaves))
             barred = {index: why for index, why in reasons if why}
             known = self._barred[key] = pods, tolerations, barred
         return known[2]
+
+
+def node_needs(pods: PodSpec) -> str:
+    """What decides which nodes pods may use."""
+    affinity = required_node_affinity(pods)
+    return repr((pods.tolerations, sorted(pods.node_selector.items()), affinity))
 
 
 def _bar(leaf: Leaf, pods: PodSpec, tolerations: tuple[Toleration, ...]) -> str:
@@ -253,97 +262,11 @@ def _bar(leaf: Leaf, pods: PodSpec, tolerations: tuple[Toleration, ...]) -> str:
     return "affinity"
 
 
-@value
-class FlavorNodes:
-    """A tree with the room in its leaves, at one time.
-
-    Attributes:
-        tree: the domains.
-        tolerations: those that the flavor adds to its pods.
-        capacity: what the nodes have beside pods that are nobody's Workload.
-        free: the same without what Workloads take; negative in a leaf that is overbooked.
-        mixed: whether pods that any domains will do for fill those with the least room first.
-    """
-
-    tree: DomainTree
-    tolerations: tuple[Toleration, ...]
-    capacity: Columns
-    free: Columns
-    mixed: bool = True
-
-
-NO_NODES: Final[Mapping[str, FlavorNodes]] = {}
-"""The nodes without any flavor that has a topology."""
-
-
-class LeafRoom:
-    """The room in the leaves of all flavors, while decisions are tried.
-
-    Args:
-        nodes: by flavor; not changed.
-        empty: whether what Workloads take is ignored.
-    """
-
-    def __init__(self, nodes: Mapping[str, FlavorNodes], *, empty: bool = False) -> None:
-        self.nodes = nodes
-        self._columns: dict[str, dict[str, Sequence[int]]] = {
-            flavor: dict(each.capacity if empty else each.free) for flavor, each in nodes.items()
-        }
-        self._own: dict[tuple[str, str], list[int]] = {}
-
-    def fork(self, *, empty: bool = False) -> LeafRoom:
-        """A copy, which must not be used after this one has changed.
-
-        Args:
-            empty: whether what Workloads take is ignored.
-        """
-        copy = LeafRoom(self.nodes, empty=empty)
-        if not empty:
-            copy._columns = {flavor: dict(each) for flavor, each in self._columns.items()}
-        return copy
-
-    def free(self, flavor: str) -> Columns:
-        """What is free in the leaves of a flavor."""
-        return self._columns[flavor]
-
-    def take(self, charges: Charges, sign: int = 1) -> None:
-        """Takes what pods need of leaves, or gives it back if the sign is -1."""
-        for key, amounts in charges.items():
-            for flavor, each in self.nodes.items():
-                position = each.tree.positions.get(key)
-                if position is not None:
-                    for resource, amount in amounts.items():
-                        self._column(flavor, resource)[position] -= sign * amount
-
-    def _column(self, flavor: str, resource: str) -> list[int]:
-        column = self._own.get((flavor, resource))
-        if column is None:
-            shared = self._columns[flavor].get(resource)
-            column = [0] * len(self.nodes[flavor].tree.leaves) if shared is None else [*shared]
-            self._own[flavor, resource] = self._columns[flavor][resource] = column
-        return column
-
-    def holds(self, charges: Charges) -> bool:
-        """Whether all leaves exist and have room for everything that is taken of them."""
-        for key, amounts in charges.items():
-            known = False
-            for flavor, each in self.nodes.items():
-                position = each.tree.positions.get(key)
-                if position is None:
-                    continue
-                known = True
-                columns = self._columns[flavor]
-                for resource, amount in amounts.items():
-                    column = columns.get(resource)
-                    if amount > 0 and (column is None or column[position] < amount):
-                        return False
-            if not known:
-                return False
-        return True
-
-
 def total_charges(parts: Iterable[Charges]) -> Charges:
     """What several pod sets take together."""
+    parts = [*parts]
+    if len(parts) == 1:
+        return parts[0]
     total: dict[LeafKey, dict[str, int]] = {}
     for part in parts:
         for key, amounts in part.items():

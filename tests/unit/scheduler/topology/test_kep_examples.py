@@ -10,9 +10,9 @@ from kueuelib.api.codec import decode
 from kueuelib.api.conversion import slices_of
 from kueuelib.api.core import PodSpec
 from kueuelib.api.workload import HOST, TopologyConstraint, TopologyRequest
+from kueuelib.scheduler.topology.leaf_room import FlavorNodes
 from kueuelib.scheduler.topology.nodes import NodeCache, NodeFacts, TopologyOfFlavor
 from kueuelib.scheduler.topology.placement import Placement, PodsToPlace, place
-from kueuelib.scheduler.topology.tree import FlavorNodes
 
 LEVELS = ("block", "rack", HOST)
 PODS = decode(PodSpec, {"containers": []})

@@ -13,6 +13,7 @@ from kueuelib.api.codec import decode
 from kueuelib.api.core import PodSpec, Taint
 from kueuelib.api.workload import HOST, TopologyConstraint, TopologyRequest
 from kueuelib.scheduler.topology.demand import PodsToPlace, Unplaceable, missing_level
+from kueuelib.scheduler.topology.leaf_room import FlavorNodes
 from kueuelib.scheduler.topology.nodes import (
     NodeCache,
     NodeFacts,
@@ -21,7 +22,6 @@ from kueuelib.scheduler.topology.nodes import (
 )
 from kueuelib.scheduler.topology.placement import NoDomain, Placement, place
 from kueuelib.scheduler.topology.pod_sets import replace
-from kueuelib.scheduler.topology.tree import FlavorNodes
 from kueuelib.testing.topology_scenarios import is_placement, placement_of
 
 DATA = Path(__file__).parents[3] / "scenarios" / "data" / "tas-placement.jsonl.gz"
