@@ -10,7 +10,14 @@ from __future__ import annotations
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import format_amount
 from kueuelib.api.struct import frozen
-from kueuelib.scheduler.blockers import Blocker, BlockerSize, Mode, PodSetBlocked, Together
+from kueuelib.scheduler.blockers import (
+    Blocker,
+    BlockerSize,
+    Mode,
+    NoPlaces,
+    PodSetBlocked,
+    Together,
+)
 from kueuelib.scheduler.object_reasons import (
     EXCEEDS_MAX_QUOTA,
     NO_MATCHING_FLAVOR,
@@ -109,6 +116,15 @@ class NoFlavors:
             for group in blocked.groups
             for attempt in group.attempts
             for blocker in attempt.blockers
+        )
+
+    @property
+    def wants_room(self) -> bool:
+        """Whether more room on nodes may help (KEP-2724): by itself, or once others have left."""
+        return (
+            self.mode > Mode.NO_CANDIDATES
+            or self.in_vain > 0
+            or any(isinstance(blocker, NoPlaces) for _, blocker in self.blockers)
         )
 
     @property

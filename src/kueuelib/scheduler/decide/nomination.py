@@ -42,11 +42,7 @@ T = TypeVar("T")
 
 def can_shrink(pod_sets: tuple[PodSetNeeds, ...]) -> bool:
     """Whether any pod set may start with fewer pods than it still needs."""
-    return any(_slack(pod_set) for pod_set in pod_sets)
-
-
-def _slack(pod_set: PodSetNeeds) -> int:
-    return 0 if pod_set.min_count is None else max(0, pod_set.count - pod_set.min_count)
+    return any(pod_set.slack for pod_set in pod_sets)
 
 
 def search(
@@ -62,7 +58,7 @@ def search(
         attempt: tries given counts; None if they do not fit. It is assumed to be monotone: if more
             pods fit, fewer fit as well.
     """
-    slack = [_slack(pod_set) for pod_set in pod_sets]
+    slack = [pod_set.slack for pod_set in pod_sets]
     spread = sum(slack)
     low, high = 0, spread + 1
     best: tuple[int, T] | None = None

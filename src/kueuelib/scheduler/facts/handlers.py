@@ -203,10 +203,10 @@ class Facts:
         self._change_flavors(lambda cache: cache.set_topology(event.name, ()), now)
 
     def _node_set(self, event: events.NodeSet, _: float) -> None:
-        self.state.note_room(self.state.cache.nodes.set_node(event.node))
+        self.state.note_nodes(self.state.cache.nodes.set_node(event.node))
 
     def _node_gone(self, event: events.NodeGone, _: float) -> None:
-        self.state.note_room(self.state.cache.nodes.drop_node(event.name))
+        self.state.note_nodes(self.state.cache.nodes.drop_node(event.name))
 
     def _foreign_pod(self, event: events.ForeignPod, _: float) -> None:
         nodes = self.state.cache.nodes

@@ -212,12 +212,20 @@ class EngineState:
             self._second[key] = (now + wait, tries)
         return due
 
-    def note_room(self, flavors: Iterable[str]) -> None:
+    def note_room(self, flavors: Iterable[str], *, from_outside: bool = True) -> None:
         """Note that the leaves of flavors may have more room than before."""
+        for scope in self._scopes_with(flavors):
+            scope.note_roomier(from_outside=from_outside)
+
+    def note_nodes(self, flavors: Iterable[str]) -> None:
+        """Note that flavors have other nodes; as in Kueue, everybody there is tried again."""
+        for scope in self._scopes_with(flavors):
+            scope.note_changed()
+
+    def _scopes_with(self, flavors: Iterable[str]) -> Iterable[Scope]:
         users = {name for flavor in flavors for name in self.cache.users_of_flavor(flavor)}
         scopes = {id(scope): scope for scope in map(self.scope, sorted(users)) if scope is not None}
-        for scope in scopes.values():
-            scope.note_changed()
+        return scopes.values()
 
     def note_preemption(self, cluster_queue: str) -> None:
         """Note that others than before may be preempted in the tree of a ClusterQueue."""

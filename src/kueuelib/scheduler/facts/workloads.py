@@ -472,7 +472,8 @@ class WorkloadFacts:
             freed = [] if counted else _more(holder.usage, {})
             self._note_freed(holder.cluster_queue, freed, from_outside=from_outside)
             if leaves := leaves_of(holder.usage):
-                self._state.note_room(self._state.cache.nodes.flavors_of(leaves))
+                flavors = self._state.cache.nodes.flavors_of(leaves)
+                self._state.note_room(flavors, from_outside=from_outside)
         self._when_all_ready(ready)
 
     def _note_freed(

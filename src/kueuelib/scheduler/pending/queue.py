@@ -401,6 +401,21 @@ class Scope:
             self.news.last_freed = now
             self.rounds = 0
 
+    def note_roomier(self, *, from_outside: bool = True) -> None:
+        """Record that nodes have more room than before, if anybody may wait for that.
+
+        A parked Workload does according to its verdict; others are tried again in any case.
+        """
+        verdicts = [queue.verdicts for queue in self.waiting.values()]
+        if any(one is not None and one.wants_room for each in verdicts for one in each):
+            self.note_freed((), from_outside=from_outside)
+            self.news.roomier = self.touched
+            self.rounds = 0
+        elif any(None in each for each in verdicts):
+            self.news.roomier = self.touch()
+            if from_outside:
+                self.helped = self.touched
+
     def note_charged(
         self, borrower: str, borrowed: Iterable[FlavorResource | None], lowest_priority: int
     ) -> None:
@@ -603,6 +618,12 @@ class PendingQueue:
         if verdict is None:
             return group.has_turn
         return verdict.is_due_in_turn(news, self.spec, self._available)
+
+    @property
+    def verdicts(self) -> list[ShapeVerdict | None]:
+        """Those of its Workloads; None for some that are not parked."""
+        verdicts = [group.verdict for group in self.groups.values()]
+        return verdicts if self.in_flight is None else [*verdicts, None]
 
     def _keeps_quota(self, group: PendingGroup) -> bool:
         return group.verdict is None or group.verdict.keeps_quota(self.spec, self._available)

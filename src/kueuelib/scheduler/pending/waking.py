@@ -34,6 +34,7 @@ class ScopeChanges:
         freed: when some of a flavor and resource became free, since `changed`.
         charged: when a ClusterQueue last used more than before.
         last_freed: when anything became free, since `changed`.
+        roomier: when nodes last had more room than before (KEP-2724).
         borrowed: when a ClusterQueue was charged and then borrowed, since `changed`, by its name
             and the borrowed pair, with the lowest priority of the workloads with quota there. None
             stands for any pair.
@@ -43,11 +44,19 @@ class ScopeChanges:
     freed: dict[FlavorResource, int] = attrs.field(factory=dict)
     charged: int = 0
     last_freed: int = 0
+    roomier: int = 0
     borrowed: dict[tuple[str, FlavorResource | None], tuple[int, int]] = attrs.field(factory=dict)
 
     def changed_or_freed_since(self, instant: int) -> bool:
         """Whether anything that may help a Workload, other than a charge, has happened."""
-        return self.changed > instant or self.last_freed > instant
+        return max(self.changed, self.last_freed, self.roomier) > instant
+
+
+def _wants_room(verdict: ShapeVerdict) -> bool:
+    reason = verdict.reason
+    if isinstance(reason, NoFlavors) and not any(one.slack for one in verdict.info.pod_sets):
+        return reason.wants_room
+    return verdict.is_about_quota
 
 
 @value
@@ -62,6 +71,7 @@ class ShapeVerdict:
         tried: the instant at which the last try of that pass began.
         complete: whether that pass refused every flavor: it was completed, no flavor was lost to
             another head, and nothing became free or changed meanwhile.
+        wants_room: whether more room on nodes may change it, or places for fewer pods.
     """
 
     info: WorkloadInfo
@@ -70,6 +80,9 @@ class ShapeVerdict:
     began: int = 0
     tried: int = 0
     complete: bool = True
+    wants_room: bool = attrs.field(
+        init=False, repr=False, default=attrs.Factory(_wants_room, takes_self=True)
+    )
 
     @property
     def is_about_quota(self) -> bool:
@@ -83,7 +96,9 @@ class ShapeVerdict:
         """
         if waits_alone(self.reason):
             return self.is_about_quota and news.changed_or_freed_since(self.tried)
-        return news.changed > self.tried or any(
+        if news.changed > self.tried or (self.wants_room and news.roomier > self.tried):
+            return True
+        return any(
             when > self.tried
             and self._wants(pair, queue)
             and (

@@ -96,6 +96,11 @@ class PodSetNeeds:
     on_node: Requests = attrs.field(factory=dict)
     topology: TopologyRequest | None = None
 
+    @property
+    def slack(self) -> int:
+        """How many of its pods it may start without."""
+        return 0 if self.min_count is None else max(0, self.count - self.min_count)
+
     def requests(self, count: int, *, count_pods: bool) -> Requests:
         """The request of `count` pods, including the resource `pods` if it is counted."""
         if count == 1 and not count_pods:

@@ -49,6 +49,23 @@ def test_room_that_a_workload_of_another_tree_leaves_wakes_who_waits_for_it() ->
     assert admitted(world(**both, finish={"1": ["r"]})) == [[], ["p"], []]
 
 
+def test_room_on_nodes_wakes_nobody_who_waits_for_quota() -> None:
+    taken = [pods("r", "b", 4, on="n"), pods("q", "a", 4, on="n")]
+    waiting = {"admitted": taken, "pending": [pods("p", "a", 4)], "finish": {"1": ["r"]}}
+    queues = {"a": queue(4), "b": queue()}
+    cycles = run(world(**waiting, nodes=[node("n", 12)], cqs=queues))["cycles"]
+    assert [len(cycle["entries"]) for cycle in cycles] == [1, 0, 0]
+
+
+def test_room_on_nodes_wakes_who_needs_it_beside_that_of_victims() -> None:
+    taken = [pods("r", "b", 4, on="n"), pods("low", "a", 4, on="n", prio=0)]
+    waiting = {"admitted": taken, "pending": [pods("p", "a", 8, prio=1)], "finish": {"1": ["r"]}}
+    queues = {"a": queue(preemption={"within": "LowerPriority"}), "b": queue()}
+    cycles = run(world(**waiting, nodes=[node("n", 8)], cqs=queues))["cycles"]
+    assert [sorted(cycle["preempted"]) for cycle in cycles] == [[], ["low"], []]
+    assert sorted(cycles[2]["admitted"]) == ["p"]
+
+
 @pytest.mark.parametrize(
     "event",
     [
