@@ -177,9 +177,12 @@ class UngaterReconciler:
         wl = self._workloads.store.get(key)
         if wl is None or not is_placed(wl):
             return DONE
+        pods = self._pods.store.by_index(BY_WORKLOAD, key)
+        if not pods:
+            return DONE  # those to come make it due again
         limit = anyio.CapacityLimiter(AT_A_TIME)
         async with anyio.create_task_group() as tasks:
-            for pod, selector in ungating(wl, self._pods.store.by_index(BY_WORKLOAD, key)):
+            for pod, selector in ungating(wl, pods):
                 tasks.start_soon(self._start, wl, pod, selector, limit)
         if key in self._stale:  # the watch brings what they are now
             self._stale.discard(key)
