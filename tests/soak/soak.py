@@ -254,6 +254,7 @@ class Soak:
         wrong += [str(one) for one in world.inside() if one.law in ("no-leaks", "metrics-match")]
         world.history.clear()
         world.revisions.clear()
+        world.forget_ended()
         COLLECT()
         parts, entries, series = {}, {}, {}
         for name, one in world.managers.items():

@@ -534,6 +534,10 @@ class World:
             self.now,
         )
 
+    def forget_ended(self) -> None:
+        """Drop what is kept of managers that were started again since, with all their metrics."""
+        self._started = list(self.managers.values())
+
     def _new_owner(self, name: str) -> SimulatedProcess:
         life = self._lives.get(name, 0)
         self._lives[name] = life + 1
