@@ -121,11 +121,16 @@ class NoFlavors:
     @property
     def wants_room(self) -> bool:
         """Whether more room on nodes may help (KEP-2724): by itself, or once others have left."""
-        return (
-            self.mode > Mode.NO_CANDIDATES
-            or self.in_vain > 0
-            or any(isinstance(blocker, NoPlaces) for _, blocker in self.blockers)
-        )
+        return self.mode > Mode.NO_CANDIDATES or self.in_vain > 0 or self._lacks_places
+
+    @property
+    def exceeds_nodes(self) -> bool:
+        """Whether the nodes lack places even without other Workloads (KEP-2724)."""
+        return self.mode is Mode.NO_FIT and (bool(self.room) or self._lacks_places)
+
+    @property
+    def _lacks_places(self) -> bool:
+        return any(isinstance(blocker, NoPlaces) for _, blocker in self.blockers)
 
     @property
     def lasting(self) -> dict[tuple[str, str], tuple[Blocker, ...]]:

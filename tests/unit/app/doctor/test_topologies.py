@@ -42,9 +42,18 @@ def share_nodes_between_topologies(patient: Any) -> None:
     patient.add("ResourceFlavor", "coarse", spec=spec)
 
 
+def ask_for_more_than_a_node_has(patient: Any) -> None:
+    """Two nodes have the quota of four CPUs together, and a pod asks for three."""
+    put_in_racks(patient)
+    status = patient.get("Node")["status"]
+    status["allocatable"]["cpu"] = "2"
+    meta = {"labels": {**patient.get("Node")["metadata"]["labels"], HOST: "m"}}
+    patient.add("Node", "m", metadata=meta, spec={}, status=status)
+
+
 CASES = [
-    (name_a_level_without_label, "topology-levels", Severity.ERROR, "Topology racks",
-     "no node of flavor f (n) has the label rack, so its pods cannot be placed"),
+    (ask_for_more_than_a_node_has, "never-fits", Severity.WARNING, "Workload ns/waits",
+     "its pods do not fit on the nodes that are there"),
     (leave_a_node_out_of_all_racks, "topology-levels", Severity.WARNING, "Topology racks",
      "no pods are placed on 1 node (out) of flavor f: no label kubernetes.io/hostname"),
     (share_nodes_between_topologies, "topology-overlap", Severity.WARNING,
@@ -65,6 +74,17 @@ def test_one_illness_has_exactly_one_finding(
     assert (found.severity, str(found.subject)) == (severity, subject)
     assert words in found.problem
     assert found.fix
+
+
+def test_who_waits_for_a_level_without_labels_follows_from_it(patient: Any) -> None:
+    name_a_level_without_label(patient)
+    found = dict(patient.found())
+    levels = found["topology-levels"]
+    assert (levels.severity, str(levels.subject)) == (Severity.ERROR, "Topology racks")
+    words = "no node of flavor f (n) has the label rack, so its pods cannot be placed"
+    assert words in levels.problem
+    assert levels.fix
+    assert patient.causes() == {"never-fits": "topology-levels"}
 
 
 def test_flavors_that_see_each_others_pods_may_share_nodes(patient: Any) -> None:

@@ -30,6 +30,7 @@ from kueuelib.scheduler.pending.workload_info import asked_by
 from kueuelib.scheduler.reasons import (
     EXCEEDS_MAX_QUOTA,
     NO_MATCHING_FLAVOR,
+    NoFlavors,
     condition_reason,
     render,
 )
@@ -121,7 +122,8 @@ def fits(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 @check("never-fits", FACTS, LABELS)
 def never_fits(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Workloads for which no flavor matches, or that ask for more than there ever is, and those
-    whose pods cannot be created with their requests and limits: by what is wrong with these.
+    whose pods cannot be created with their requests and limits: by what is wrong with these. Those
+    that the nodes have no room for even without other Workloads: a node may still come.
     """
     alike: dict[tuple[str, ResourceProblem | GivenValue], list[ObjectKey]] = {}
     told: dict[ObjectKey, ResourceProblem] = {}
@@ -139,6 +141,11 @@ def never_fits(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             problem = f"it cannot be admitted as it is: {shorten(render(reason))}"
             fix = f"kueuelib explain workload/{key.name} -n {key.namespace}"
             yield Finding(Severity.ERROR, _subject(key), problem, fix)
+        elif isinstance(reason, NoFlavors) and reason.exceeds_nodes:
+            problem = f"its pods do not fit on the nodes that are there: {shorten(render(reason))}"
+            fix = f"kueuelib explain workload/{key.name} -n {key.namespace}"
+            follows = ("topology-levels",)
+            yield Finding(Severity.WARNING, _subject(key), problem, fix, follows)
     for (namespace, cause), keys in alike.items():
         wrong = told[keys[0]]
         subject, show = _subject(keys[0]), f"get {_job(snapshot, keys[0])} -o yaml"
