@@ -247,6 +247,16 @@ def test_jobs_and_workloads_as_manifests(write: Write) -> None:
     assert [obj["kind"] for obj in source.objects] == ["WorkloadPriorityClass"]
 
 
+def test_a_job_whose_topology_a_webhook_refuses_is_a_bad_line(write: Write) -> None:
+    both = (
+        '{kueuelib.dev/run-seconds: "90", kueue.x-k8s.io/podset-required-topology: rack, '
+        "kueue.x-k8s.io/podset-preferred-topology: rack}"
+    )
+    jobs, faults, _ = read(write("a.yaml", YAML.replace('{kueuelib.dev/run-seconds: "90"}', both)))
+    assert [job.name for job in jobs] == ["w"]
+    assert "Job ml/train: spec.template.metadata.annotations" in str(faults.shown[0])
+
+
 GENERATOR = """\
 cohorts:
 - className: cohort

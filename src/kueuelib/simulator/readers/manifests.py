@@ -23,6 +23,7 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of, key_of, parse_time
 from kueuelib.errors import ConfigError, InvalidJob, InvalidObject
 from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.contract.topology import errors_of_pod_sets
 from kueuelib.jobs.reconcile.priority import PriorityClasses, PriorityClassNotFound, resolve
 from kueuelib.simulator.cluster import key_in
 from kueuelib.simulator.parsing import BadValue, Faults, moment, not_negative
@@ -162,6 +163,8 @@ def _of_job(obj: Obj, classes: PriorityClasses) -> TraceJob:
         sets = job.pod_sets()
         for pod_set in sets:
             decode(PodTemplateSpec, pod_set.template)
+        if errors := [*errors_of_pod_sets((one.path, one.template, one.count) for one in sets)]:
+            raise BadValue("", f"Job {key_of(obj)}: {'; '.join(map(str, errors))}")
         priority = resolve(job, sets, classes)
     except (InvalidJob, InvalidObject, PriorityClassNotFound) as error:
         raise BadValue("", f"Job {key_of(obj)}: {error}") from None
