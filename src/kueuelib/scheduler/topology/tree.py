@@ -35,6 +35,8 @@ Charges = Mapping[LeafKey, Mapping[str, int]]
 
 _SHAPES: Final = 64
 """For how many pods with different needs a changed tree keeps what bars them."""
+_MOST_SHAPES: Final = 1024
+"""The same for a tree that does not change."""
 
 
 NOTHING_BARRED: Final[Mapping[int, str]] = {}
@@ -222,7 +224,7 @@ class DomainTree:
         """The leaves that pods may not use, and why: the first of taint, selector and affinity.
 
         Only single nodes have them; for other leaves these rules are left to the kube-scheduler.
-        Equal pods get the same mapping as long as the tree lives.
+        Equal pods get the same mapping, unless many others have asked since.
 
         Args:
             pods: their selectors, affinity and tolerations.
@@ -235,6 +237,8 @@ class DomainTree:
         tolerations += pods.tolerations
         known = self._barred.get(key)
         if known is None:
+            if len(self._barred) >= _MOST_SHAPES:
+                self._barred.clear()
             reasons = ((i, _bar(leaf, pods, tolerations)) for i, leaf in enumerate(self.leaves))
             barred = {index: why for index, why in reasons if why}
             known = self._barred[key] = pods, tolerations, barred

@@ -65,6 +65,21 @@ def test_a_taint_is_named_with_the_nodes_that_it_costs() -> None:
     )
 
 
+def test_what_bars_pods_is_kept_for_a_limited_number_of_needs() -> None:
+    tree = nodes(node("a", "r"), node("b", "r")).tree
+
+    def barred(rack: str) -> object:
+        return tree.barred(decode(PodSpec, {"nodeSelector": {"rack": rack}, "containers": []}), ())
+
+    first = barred("0")
+    assert barred("0") is first
+    for number in range(2000):
+        barred(str(number + 1))
+    again = barred("0")
+    assert again == first
+    assert again is not first
+
+
 def test_pods_that_select_a_node_by_its_name_get_no_other() -> None:
     named = {"key": "metadata.name", "operator": "In", "values": ["b"]}
     terms = {"nodeSelectorTerms": [{"matchFields": [named]}]}
