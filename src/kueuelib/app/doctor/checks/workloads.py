@@ -137,13 +137,12 @@ def never_fits(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             first = told[key] = reason.items[0]
             cause = first.values[0] if first.values else first
             alike.setdefault((key.namespace, cause), []).append(key)
+        fix = f"kueuelib explain workload/{key.name} -n {key.namespace}"
         if condition_reason(reason) in _NEVER:
             problem = f"it cannot be admitted as it is: {shorten(render(reason))}"
-            fix = f"kueuelib explain workload/{key.name} -n {key.namespace}"
             yield Finding(Severity.ERROR, _subject(key), problem, fix)
         elif isinstance(reason, NoFlavors) and reason.exceeds_nodes:
             problem = f"its pods do not fit on the nodes that are there: {shorten(render(reason))}"
-            fix = f"kueuelib explain workload/{key.name} -n {key.namespace}"
             follows = ("topology-levels",)
             yield Finding(Severity.WARNING, _subject(key), problem, fix, follows)
     for (namespace, cause), keys in alike.items():
