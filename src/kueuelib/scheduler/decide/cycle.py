@@ -447,7 +447,7 @@ class AdmissionPass:
         info, proposal = entry.head.info, entry.proposal
         victims = proposal.victims
         self._claim(entry)
-        self._charge(entry, proposal.usage)
+        self._charge(entry, self._kept_for(entry))
         self.preemptions.append(
             PendingPreemption(
                 info.key,
@@ -481,6 +481,16 @@ class AdmissionPass:
         root = nodes[entry.queue.spec.name].root.key
         holders = (*(victim.holder for victim in self._victims.values()), *self.promises.leaving)
         return [one.key for one in holders if nodes[one.cluster_queue].root.key == root]
+
+    def _kept_for(self, entry: Entry) -> Amounts:
+        """What a preemptor keeps from later heads.
+
+        In Kueue, heads in other flavors may take the places that it is about to get.
+        """
+        usage = entry.proposal.usage
+        if self._settings.parallel_preemptors or not isinstance(usage, Charge):
+            return usage
+        return Charge(usage, usage.leaves, usage.flavors)
 
     def _promise(self, entry: Entry) -> Promise:
         """The room that a head gets when others have left."""

@@ -6,7 +6,7 @@ cores for `cpu`, bytes or plain units for everything else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -48,13 +48,22 @@ class Charge(dict[FlavorResource, int]):
     Args:
         quota: per flavor and resource.
         leaves: what its pods take of leaves.
+        seen_by: the flavors for which what it takes of leaves counts; None for all that have them.
     """
 
-    __slots__ = ("leaves",)
+    __slots__ = ("leaves", "seen_by")
 
-    def __init__(self, quota: Amounts, leaves: Charges) -> None:
+    def __init__(
+        self, quota: Amounts, leaves: Charges, seen_by: Collection[str] | None = None
+    ) -> None:
         super().__init__(quota)
         self.leaves = leaves
+        self.seen_by = seen_by
+
+    @property
+    def flavors(self) -> set[str]:
+        """The flavors in which quota is taken."""
+        return {pair.flavor for pair in self}
 
     def __eq__(self, other: object) -> bool:
         return super().__eq__(other) and leaves_of(other) == self.leaves

@@ -299,7 +299,7 @@ class Snapshot:
         if self._changed and node.root.key in self._changed:
             self._changed[node.root.key].append(node.key)
         if isinstance(amounts, Charge):
-            self.leaves.take(amounts.leaves, sign)
+            self.leaves.take(amounts.leaves, sign, amounts.seen_by)
         for pair, amount in amounts.items():
             if amount:
                 used = self.used[pair]
@@ -450,7 +450,7 @@ class Snapshot:
 
     def fits(self, queue: FrozenQueue, amounts: Amounts) -> bool:
         """Whether all amounts are available now; a request for nothing always is."""
-        if isinstance(amounts, Charge) and not self.leaves.holds(amounts.leaves):
+        if isinstance(amounts, Charge) and not self.leaves.holds(amounts.leaves, amounts.flavors):
             return False
         steps = self.nodes[queue.spec.name].steps
         for pair, amount in amounts.items():
@@ -460,6 +460,6 @@ class Snapshot:
 
     def lacks_places(self, queue: FrozenQueue, amounts: Amounts) -> bool:
         """Whether all amounts of quota are available, but not the places of pods."""
-        if not isinstance(amounts, Charge) or self.leaves.holds(amounts.leaves):
+        if not isinstance(amounts, Charge) or self.leaves.holds(amounts.leaves, amounts.flavors):
             return False
         return self.fits(queue, dict(amounts))

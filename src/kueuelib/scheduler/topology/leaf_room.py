@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kueuelib.api.core import Toleration
@@ -142,11 +142,18 @@ class LeafRoom:
             copy._rooms = {flavor: room.fork() for flavor, room in self._rooms.items()}
         return copy
 
-    def take(self, charges: Charges, sign: int = 1) -> None:
-        """Takes what pods need of leaves, or gives it back if the sign is -1."""
+    def take(self, charges: Charges, sign: int = 1, seen_by: Collection[str] | None = None) -> None:
+        """Takes what pods need of leaves, or gives it back if the sign is -1.
+
+        Args:
+            charges: what they need.
+            sign: 1 or -1.
+            seen_by: the flavors for which it counts; None for all that have these leaves.
+        """
         for key, amounts in charges.items():
             for flavor, leaf in self._leaves(key):
-                self[flavor].take(leaf, amounts, sign)
+                if seen_by is None or flavor in seen_by:
+                    self[flavor].take(leaf, amounts, sign)
 
     def _leaves(self, key: LeafKey) -> Iterator[tuple[str, int]]:
         """Where a leaf is in each flavor that has it."""
@@ -155,10 +162,15 @@ class LeafRoom:
             if leaf is not None:
                 yield flavor, leaf
 
-    def holds(self, charges: Charges) -> bool:
-        """Whether all leaves exist and have room for everything that is taken of them."""
+    def holds(self, charges: Charges, flavors: Collection[str] = ()) -> bool:
+        """Whether all leaves exist and have room for everything that is taken of them.
+
+        Args:
+            charges: what is taken.
+            flavors: those whose room counts; all if none is given.
+        """
         for key, amounts in charges.items():
-            leaves = [*self._leaves(key)]
+            leaves = [one for one in self._leaves(key) if not flavors or one[0] in flavors]
             if not leaves or not all(self[flavor].holds(leaf, amounts) for flavor, leaf in leaves):
                 return False
         return True
