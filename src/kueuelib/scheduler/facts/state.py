@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from functools import partial
 from typing import Generic, TypeVar
 
 import attrs
@@ -19,6 +20,7 @@ from kueuelib.scheduler.quota.cache import Cache
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.past_usage import PastUsage, Sample, UsageRule
 from kueuelib.scheduler.quota.queue_spec import weight_of
+from kueuelib.scheduler.topology.tree import Charges
 from kueuelib.scheduler.values import changed
 
 # ---- maps members to groups, in both directions --------------------------------------------------
@@ -212,10 +214,11 @@ class EngineState:
             self._second[key] = (now + wait, tries)
         return due
 
-    def note_room(self, flavors: Iterable[str], *, from_outside: bool = True) -> None:
-        """Note that the leaves of flavors may have more room than before."""
-        for scope in self._scopes_with(flavors):
-            scope.note_roomier(from_outside=from_outside)
+    def note_room(self, freed: Charges, *, from_outside: bool = True) -> None:
+        """Note what became free in leaves."""
+        nodes = self.cache.nodes
+        for scope in self._scopes_with(nodes.flavors_of(freed)):
+            scope.note_roomier(partial(nodes.lacked, freed), from_outside=from_outside)
 
     def note_nodes(self, flavors: Iterable[str]) -> None:
         """Note that flavors have other nodes; as in Kueue, everybody there is tried again."""

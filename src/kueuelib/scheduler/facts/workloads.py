@@ -419,7 +419,7 @@ class WorkloadFacts:
                 self._note_freed(before.cluster_queue, freed)
             leaves = charges_beyond(leaves_of(before.usage), leaves_of(holder.usage))
             if leaves:
-                self._state.note_room(self._state.cache.nodes.flavors_of(leaves))
+                self._state.note_room(leaves)
             self._state.note_change(before, holder, self._settings.preemption)
         self._when_all_ready(ready)
 
@@ -472,8 +472,7 @@ class WorkloadFacts:
             freed = [] if counted else _more(holder.usage, {})
             self._note_freed(holder.cluster_queue, freed, from_outside=from_outside)
             if leaves := leaves_of(holder.usage):
-                flavors = self._state.cache.nodes.flavors_of(leaves)
-                self._state.note_room(flavors, from_outside=from_outside)
+                self._state.note_room(leaves, from_outside=from_outside)
         self._when_all_ready(ready)
 
     def _note_freed(

@@ -18,12 +18,16 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.blockers import Blocker
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending.tries import Pass, Progress, Promise, _new_pass
-from kueuelib.scheduler.pending.waking import Available, ScopeChanges, ShapeVerdict
+from kueuelib.scheduler.pending.waking import Available, ScopeChanges, ShapeVerdict, wants_room
 from kueuelib.scheduler.pending.workload_info import Shape, WorkloadInfo
-from kueuelib.scheduler.quota.amounts import FlavorResource
+from kueuelib.scheduler.quota.amounts import FlavorResource, leaves_of
 from kueuelib.scheduler.quota.decay import UNUSED, Value
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
 from kueuelib.scheduler.reasons import Reason, waits_alone
+from kueuelib.scheduler.topology.tree import Charges
+
+Lacked = Callable[[Charges], bool]
+"""Whether leaves that have more room now had too little for pods until then."""
 
 # ---- a waiting workload --------------------------------------------------------------------------
 
@@ -108,6 +112,17 @@ class Pending:
     def has_turn(self) -> bool:
         """Whether it gets a turn as soon as it is first."""
         return self.group is not None and self.group.has_turn
+
+    def waits_for_room(self, lacked: Lacked) -> bool:
+        """Whether it was tried and may wait for room in leaves, until now.
+
+        With a promise it does only if its own leaves lacked some.
+        """
+        if self.reason is None or not wants_room(self.info, self.reason):
+            return False
+        if self.promise is None:
+            return True
+        return lacked(leaves_of(self.promise.usage))
 
     @property
     def progress(self) -> Progress:
@@ -401,18 +416,16 @@ class Scope:
             self.news.last_freed = now
             self.rounds = 0
 
-    def note_roomier(self, *, from_outside: bool = True) -> None:
-        """Record that nodes have more room than before, if anybody may wait for that.
-
-        A parked Workload does according to its verdict; others are tried again in any case.
-        """
-        verdicts = [queue.verdicts for queue in self.waiting.values()]
-        if any(one is not None and one.wants_room for each in verdicts for one in each):
+    def note_roomier(self, lacked: Lacked, *, from_outside: bool = True) -> None:
+        """Record that leaves have more room than before, for those that may wait for that."""
+        self.queues.instant += 1
+        self.news.roomier = self.queues.instant  # for the heads of a running cycle
+        parked = (each.verdict for one in self.waiting.values() for each in one.groups.values())
+        if any(verdict is not None and verdict.wants_room for verdict in parked):
             self.note_freed((), from_outside=from_outside)
-            self.news.roomier = self.touched
             self.rounds = 0
-        elif any(None in each for each in verdicts):
-            self.news.roomier = self.touch()
+        elif any(queue.waits_for_room(lacked) for queue in self.waiting.values()):
+            self.touch()
             if from_outside:
                 self.helped = self.touched
 
@@ -619,11 +632,14 @@ class PendingQueue:
             return group.has_turn
         return verdict.is_due_in_turn(news, self.spec, self._available)
 
-    @property
-    def verdicts(self) -> list[ShapeVerdict | None]:
-        """Those of its Workloads; None for some that are not parked."""
-        verdicts = [group.verdict for group in self.groups.values()]
-        return verdicts if self.in_flight is None else [*verdicts, None]
+    def waits_for_room(self, lacked: Lacked) -> bool:
+        """Whether a Workload that was tried and is not parked may have waited for room."""
+        return any(
+            item.waits_for_room(lacked)
+            for group in self.groups.values()
+            if group.verdict is None
+            for item in group.firsts()
+        )
 
     def _keeps_quota(self, group: PendingGroup) -> bool:
         return group.verdict is None or group.verdict.keeps_quota(self.spec, self._available)

@@ -22,7 +22,7 @@ from kueuelib.scheduler.pending.queue import (
     Usage,
 )
 from kueuelib.scheduler.pending.tries import Progress, Promise, Requeue
-from kueuelib.scheduler.pending.waking import Available, ShapeVerdict
+from kueuelib.scheduler.pending.waking import Available, ShapeVerdict, wants_room
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo, has_verdict, is_outdated
 from kueuelib.scheduler.quota.amounts import Amounts
 from kueuelib.scheduler.quota.queue_spec import QueueSpec
@@ -347,6 +347,9 @@ class Queues:
             return
         queue, scope, search = item.queue, item.queue.scope, item.search
         goes_on, lost = search.goes_on(progress), why is Requeue.FAILED_AFTER_NOMINATION
+        room = wants_room(item.info, reason)
+        if room and scope.news.roomier > item.tried:
+            scope.touch()
         self.silence.forget(key)
         item.reason, item.search = reason, None
         if why is not Requeue.PENDING_PREEMPTION:
@@ -364,11 +367,11 @@ class Queues:
                 return
             if queue.can_be_overtaken:
                 queue.heap.sticky = key
-        elif scope.news.changed_or_freed_since(item.tried) and not goes_on:
+        elif scope.news.changed_or_freed_since(item.tried, room=room) and not goes_on:
             self._enter(item, now)
             return
         else:
-            freed = scope.news.changed_or_freed_since(search.began)
+            freed = scope.news.changed_or_freed_since(search.began, room=room)
             complete = not (goes_on or lost or search.lost or freed)
             least = item.info.least()
             verdict = ShapeVerdict(item.info, reason, least, search.began, item.tried, complete)

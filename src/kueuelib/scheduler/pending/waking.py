@@ -47,16 +47,26 @@ class ScopeChanges:
     roomier: int = 0
     borrowed: dict[tuple[str, FlavorResource | None], tuple[int, int]] = attrs.field(factory=dict)
 
-    def changed_or_freed_since(self, instant: int) -> bool:
-        """Whether anything that may help a Workload, other than a charge, has happened."""
-        return max(self.changed, self.last_freed, self.roomier) > instant
+    def changed_or_freed_since(self, instant: int, *, room: bool = True) -> bool:
+        """Whether anything that may help a Workload, other than a charge, has happened.
+
+        Args:
+            instant: when it was looked at before.
+            room: whether more room on nodes may help it.
+        """
+        quota = max(self.changed, self.last_freed)
+        return quota > instant or (room and self.roomier > instant)
+
+
+def wants_room(info: WorkloadInfo, reason: Reason) -> bool:
+    """Whether more room on nodes may help a refused Workload, or places for fewer pods."""
+    if isinstance(reason, NoFlavors) and not any(one.slack for one in info.pod_sets):
+        return reason.wants_room
+    return not isinstance(reason, ELSEWHERE)
 
 
 def _wants_room(verdict: ShapeVerdict) -> bool:
-    reason = verdict.reason
-    if isinstance(reason, NoFlavors) and not any(one.slack for one in verdict.info.pod_sets):
-        return reason.wants_room
-    return verdict.is_about_quota
+    return wants_room(verdict.info, verdict.reason)
 
 
 @value
@@ -95,7 +105,8 @@ class ShapeVerdict:
         If the ClusterQueue may preempt, any amount may be enough, because victims may add the rest.
         """
         if waits_alone(self.reason):
-            return self.is_about_quota and news.changed_or_freed_since(self.tried)
+            since = news.changed_or_freed_since(self.tried, room=self.wants_room)
+            return self.is_about_quota and since
         if news.changed > self.tried or (self.wants_room and news.roomier > self.tried):
             return True
         return any(

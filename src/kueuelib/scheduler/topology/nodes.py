@@ -9,6 +9,7 @@ the tree of its flavors is next needed.
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
@@ -206,7 +207,7 @@ class TreeOfFlavor:
         self.changed, self.frozen, self.capacity = set(), None, {}
         self.empty, self.now = beginning(), beginning()
         for position, leaf in enumerate(tree.leaves):
-            for resource, amount in self._offered(leaf.key, taken):
+            for resource, amount in self.offered(leaf.key, taken):
                 _add(self.capacity, resource, position, amount, len(tree.leaves))
         self.free = {name: [*column] for name, column in self.capacity.items()}
         for key, position in tree.positions.items():
@@ -235,13 +236,13 @@ class TreeOfFlavor:
         size = len(tree.leaves)
         for key in new:
             position = tree.positions[key]
-            for resource, amount in self._offered(key, taken):
+            for resource, amount in self.offered(key, taken):
                 _add(self.capacity, resource, position, amount, size)
                 _add(self.free, resource, position, amount, size)
             for resource, amount in used.get(key, _NOTHING).items():
                 _add(self.free, resource, position, -amount, size)
 
-    def _offered(self, key: LeafKey, taken: Mapping[str, Amounts]) -> Iterator[tuple[str, int]]:
+    def offered(self, key: LeafKey, taken: Mapping[str, Amounts]) -> Iterator[tuple[str, int]]:
         """What the nodes of a leaf have, and what pods of others take of it."""
         for name, node in self.members[key].items():
             yield from node.capacity.items()
@@ -332,6 +333,25 @@ class NodeCache:
             if any(leaf in each.members for leaf in leaves)
         ]
 
+    def lacked(self, freed: Charges, needs: Charges) -> bool:
+        """Whether a leaf had too little room for pods before something became free there.
+
+        Args:
+            freed: what became free, and is free now.
+            needs: what the pods need.
+        """
+        for key in freed.keys() & needs.keys():
+            free = Counter({name: -amount for name, amount in freed[key].items()})
+            free.subtract(self._used.get(key, _NOTHING))
+            for each in self._flavors.values():
+                if key in each.members:
+                    for resource, amount in each.offered(key, self._taken):
+                        free[resource] += amount
+                    break
+            if any(amount > max(0, free[resource]) for resource, amount in needs[key].items()):
+                return True
+        return False
+
     def set_node(self, node: NodeFacts) -> set[str]:
         """Takes over a new or changed node; returns the flavors that it belonged or belongs to.
 
@@ -368,7 +388,7 @@ class NodeCache:
             self._frozen = None
         return changed
 
-    def set_pod(self, key: object, node: str, request: Mapping[str, int] | None) -> set[str]:
+    def set_pod(self, key: object, node: str, request: Mapping[str, int] | None) -> Charges:
         """Takes over a pod that is nobody's Workload.
 
         Args:
@@ -377,13 +397,13 @@ class NodeCache:
             request: what it takes, the slot of a pod included; None if it takes nothing now.
 
         Returns:
-            The flavors that have more room now.
+            What became free in leaves.
         """
         after = None if request is None or not node else (node, request)
         before = self._pods.get(key)
         if before == after:
-            return set()
-        freed: set[str] = set()
+            return {}
+        freed: Charges = {}
         if before is not None:
             del self._pods[key]
             freed = self._shift_node(*before, 1)
@@ -392,7 +412,7 @@ class NodeCache:
             self._shift_node(*after, -1)
         return freed
 
-    def _shift_node(self, node: str, amounts: Amounts, sign: int) -> set[str]:
+    def _shift_node(self, node: str, amounts: Amounts, sign: int) -> Charges:
         taken = self._taken.setdefault(node, {})
         for resource, amount in amounts.items():
             taken[resource] = taken.get(resource, 0) - sign * amount
@@ -400,12 +420,12 @@ class NodeCache:
                 del taken[resource]
         if not taken:
             del self._taken[node]
-        shifted = set()
-        for name, trees in self._flavors.items():
+        shifted: dict[LeafKey, Amounts] = {}
+        for trees in self._flavors.values():
             leaf = trees.leaf_of.get(node)
             if leaf is not None:
                 trees.shift(leaf, amounts, sign, of_nodes=True)
-                shifted.add(name)
+                shifted[leaf] = amounts
         if shifted:
             self._frozen = None
         return shifted

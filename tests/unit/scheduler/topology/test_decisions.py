@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
+from kueuelib.api.meta import ObjectKey
 from kueuelib.api.workload import HOST
+from kueuelib.scheduler import events
+from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.testing.scenario_form import PARALLEL
 from kueuelib.testing.scenarios import run
 
 Obj = dict[str, Any]
+LATER = 2_000_000.0
 
 
 def node(name: str, cpu: int = 4, **more: Any) -> Obj:
@@ -64,6 +68,27 @@ def test_room_on_nodes_wakes_who_needs_it_beside_that_of_victims() -> None:
     cycles = run(world(**waiting, nodes=[node("n", 8)], cqs=queues))["cycles"]
     assert [sorted(cycle["preempted"]) for cycle in cycles] == [[], ["low"], []]
     assert sorted(cycles[2]["admitted"]) == ["p"]
+
+
+@pytest.mark.parametrize(("cpu", "due"), [(12, False), (11, True)])
+def test_room_wakes_a_preemptor_only_if_its_places_lacked_some(cpu: int, due: bool) -> None:
+    """It waits for its victim, with places for its pods on the only node."""
+    taken = [pods("r", "b", 4, on="n"), pods("low", "a", 4, on="n", prio=0)]
+    preemptor = pods("p", "a", 4, prio=1)
+    queues = {"a": queue(4, preemption={"within": "LowerPriority"}), "b": queue()}
+    engines = []
+    nodes = [node("n", alloc={"cpu": cpu, "pods": 12})]
+    given = world(admitted=taken, pending=[preemptor], nodes=nodes, cqs=queues)
+    run(
+        {**given, "release_delay": 9, PARALLEL: True},
+        watch=lambda engine, _: engines.append(engine),
+    )
+    engine = engines[-1]
+    while (cycle := engine.next_cycle(LATER)) is not None:
+        engine.settle(decide(cycle, LATER), LATER)
+    engine.observe(events.WorkloadGone(ObjectKey("default", "r")), LATER)
+    cycle = engine.next_cycle(LATER)
+    assert bool(cycle is not None and cycle.promised) == due
 
 
 @pytest.mark.parametrize(
