@@ -6,10 +6,13 @@ import io
 from typing import Any
 
 import pytest
+from places_world import RACK, node, placed, pods
+from places_world import world as places_world
 
 from kueuelib.api.codec import decode
 from kueuelib.api.kueue import Topology
 from kueuelib.api.meta import ObjectKey
+from kueuelib.api.workload import HOST
 from kueuelib.app.explaining.asking import ObjectAnswer
 from kueuelib.cli.explain.command import answer_data
 from kueuelib.cli.explain.text import show
@@ -206,3 +209,17 @@ def test_a_reservation_whose_pods_have_no_places_says_so(
     lines = told(world.with_workload(wl), capsys)
     said = "Its pods have no places on nodes yet: events SecondPassFailed say why."
     assert (said in lines) is says
+
+
+def test_the_nodes_of_an_admitted_workload_are_in_text_and_json(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    job = placed(pods("job", 6, required=RACK), ("h11", 4), ("h12", 2))
+    world = places_world([node("h11", "r1"), node("h12", "r1")], job)
+    lines, says = told(world, capsys), "Pod set main: 4 pods on node h11, 2 on h12 (rack r1)"
+    assert lines[2:4] == ["It holds quota (cpu from f).", says]
+    answer = ObjectAnswer("Job job", submitted=True, explanation=explain(world, KEY, 1000.0))
+    (where,) = answer_data(answer)["placed"]
+    assert (where["pod_set"], where["level"], where["text"]) == ("main", HOST, says)
+    first = {"kind": "DomainWithPods", "values": ["h11"], "pods": 4, "within": "rack r1"}
+    assert where["domains"][0] == first

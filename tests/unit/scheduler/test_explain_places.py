@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
-from places_world import BLOCK, KEY, NOW, RACK, TAINT, node, placed, pod_on, pods, world
+from places_world import (
+    BLOCK,
+    KEY,
+    NOW,
+    RACK,
+    TAINT,
+    node,
+    placed,
+    pod_on,
+    pods,
+    topology,
+    world,
+)
 
 from kueuelib.api.kueue import Workload
 from kueuelib.api.workload import HOST
@@ -273,3 +285,50 @@ def test_a_missing_topology_is_named_in_the_table() -> None:
     assert {row.fit for row in explain(missing, KEY, NOW).rows} == {Fit.NO_TOPOLOGY}
     off = attrs.evolve(missing, settings=attrs.evolve(found.settings, places_pods=False))
     assert Fit.NO_TOPOLOGY not in {row.fit for row in explain(off, KEY, NOW).rows}
+
+
+def places_of(world: World) -> list[str]:
+    return [one.text for one in explain(world, KEY, NOW).placed]
+
+
+def test_the_nodes_of_an_admitted_workload_are_named_with_their_rack() -> None:
+    nodes = [node("h11", "r1"), node("h12", "r1"), node("h21", "r2"), node("h22", "r2")]
+    job = placed(pods("job", 6, preferred=RACK), ("h11", 4), ("h12", 1), ("h21", 1))
+    assert places_of(world(nodes, job)) == [
+        "Pod set main: 4 pods on node h11, 1 on h12 (rack r1), 1 on h21 (rack r2)"
+    ]
+    gone = [one for one in nodes if one["metadata"]["name"] != "h21"]
+    assert places_of(world(gone, job)) == [
+        "Pod set main: 4 pods on node h11, 1 on h12 (rack r1), 1 on h21"
+    ], "a node that no longer exists"
+
+
+def test_the_wider_domain_is_that_of_the_level_that_was_asked_for() -> None:
+    nodes = [node("h1", "r1", block="b1"), node("h2", "r1", block="b2")]
+    wide = placed(pods("job", 1, required=BLOCK), ("h1", 1))
+    assert places_of(world(nodes, wide)) == ["Pod set main: 1 pod on node h1 (block b1)"]
+    narrow = placed(pods("job", 1, required=RACK), ("h1", 1))
+    assert places_of(world(nodes, narrow)) == ["Pod set main: 1 pod on node h1 (rack b1/r1)"]
+    slices = {"podSetSliceRequiredTopology": RACK, "podSetSliceSize": 1}
+    sliced = placed(pods("job", 1, **slices), ("h1", 1))
+    assert places_of(world(nodes, sliced)) == ["Pod set main: 1 pod on node h1 (rack b1/r1)"]
+
+
+def test_of_many_nodes_the_first_are_named_and_the_others_counted() -> None:
+    nodes = [node(f"h{number}", "r1") for number in range(8)]
+    job = placed(pods("job", 16, required=RACK), *((f"h{number}", 2) for number in range(8)))
+    assert places_of(world(nodes, job)) == [
+        (
+            "Pod set main: 2 pods on node h0, 2 on h1, 2 on h2, 2 on h3, 2 on h4 (rack r1), "
+            "6 on 3 more nodes"
+        )
+    ]
+    assert len(explain(world(nodes, job), KEY, NOW).placed[0].domains) == 8
+
+
+def test_domains_without_host_names_are_named_by_all_their_values() -> None:
+    flat = world([node("h1", "r1")], pods("job", 3, required=RACK))
+    flat = attrs.evolve(flat, topologies={"t": topology(BLOCK, RACK)})
+    answer = explain(flat, KEY, NOW)
+    assert answer.verdict is TrialResult.ADMITTED
+    assert [one.text for one in answer.placed] == ["Pod set main: 3 pods in rack b/r1"]

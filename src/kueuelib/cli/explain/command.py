@@ -118,6 +118,7 @@ def _explanation(explanation: Explanation) -> Obj:
         "table": [row_data(row) for row in explanation.rows],
         "cohortTree": [tree_row_data(row) for row in explanation.tree],
         "places": [plain(one) for one in explanation.places],
+        "placed": [{**plain(one), "text": one.text} for one in explanation.placed],
         "checksAfterQuota": list(explanation.checks),
         "changes": [change_data(one) for one in explanation.changes],
         "pairs": [pair_data(one) for one in explanation.pairs],

@@ -200,6 +200,7 @@ def _verdict(explanation: Explanation) -> Iterator[str]:
                 yield "Nothing stands in its way: it gets quota in the next cycle" + (
                     _flavors(explanation) + "." + then_checks(explanation.checks)
                 )
+            yield from (one.text for one in explanation.placed)
             awaited = {one.name: one for one in explanation.awaited}
             for check in explanation.workload.status.admission_checks:
                 told = f": {check.message}" if check.message else ""

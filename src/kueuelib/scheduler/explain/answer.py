@@ -26,6 +26,7 @@ from kueuelib.scheduler.explain.obstacles import (
     unhonoured_in,
 )
 from kueuelib.scheduler.explain.own_changes import PodsReturn, Ungate, is_group
+from kueuelib.scheduler.explain.placements import PlacedPods, placed_pods
 from kueuelib.scheduler.explain.places import DomainRoom, rooms_of
 from kueuelib.scheduler.explain.rows import Row, TreeRow, rows_of, tree_rows
 from kueuelib.scheduler.explain.search import Search
@@ -70,6 +71,7 @@ class Explanation:
         problems: errors in the set-up.
         changes: single changes that would give it quota now, each tried.
         places: the domains that lack room for its pods, the best first (KEP-2724).
+        placed: where the pods of `admission` are placed, by pod set.
         pairs: pairs of changes that would, if no single one does and they were searched for.
         tried: the kinds of changes whose search was completed.
         limits: the gaps in the search for changes, as sentences for people.
@@ -102,6 +104,7 @@ class Explanation:
     awaited: tuple[Awaited, ...] = ()
     pairs: tuple[TriedPair, ...] = ()
     places: tuple[DomainRoom, ...] = ()
+    placed: tuple[PlacedPods, ...] = ()
 
     @property
     def verdict(self) -> TrialResult:
@@ -201,6 +204,7 @@ def explain(
         ),
         awaited=awaited_checks(world, workload),
         places=rooms_of(trials.engine(), trials.near, key, reason),
+        placed=tuple(placed_pods(world, workload, admission)),
     )
 
 
