@@ -29,6 +29,7 @@ QUEUE_CHECKS = {
     "local-queue",
     "never-fits",
     "object-unreadable",
+    "placement-stale",
     "policy-idle",
     "queue-inactive",
     "queue-name",

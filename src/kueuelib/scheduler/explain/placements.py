@@ -1,15 +1,18 @@
-"""On which nodes, or in which other domains, the pods of a Workload are placed (KEP-2724)."""
+"""On which nodes, or in which other domains, the pods of a Workload are placed, and whether these
+are still as the pods require (KEP-2724).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kueuelib.api.kueue import Admission, Workload
-from kueuelib.api.phrases import MOST_NAMES, counted
+from kueuelib.api.phrases import MOST_NAMES, counted, some
 from kueuelib.api.struct import frozen
 from kueuelib.api.workload import HOST, PodSetAssignment, TopologyRequest
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.topology.demand import layers_of
+from kueuelib.scheduler.topology.nodes import NodeFacts
 from kueuelib.scheduler.topology.tree import name_of, noun_of
 
 
@@ -90,14 +93,7 @@ def _parents(
     world: World, assignment: PodSetAssignment, request: TopologyRequest | None
 ) -> dict[str, str]:
     """The domains of the level that a pod set asks for, or of the last but one, by host name."""
-    for name in assignment.flavors.values():
-        flavor = world.flavors.get(name)
-        topology = world.topologies.get(flavor.spec.topology_name) if flavor is not None else None
-        if topology is not None:
-            break
-    else:
-        return {}
-    levels = [level.node_label for level in topology.spec.levels][:-1]
+    levels = _levels(world, assignment)[:-1]
     asked = [layer.topology for layer in layers_of(request)]
     if request is not None:
         asked = [request.required or request.preferred or "", *asked]
@@ -110,3 +106,142 @@ def _parents(
     }
     alone = len({each[-1:] for each in paths.values()}) == len({*paths.values()})
     return {host: name_of(last, values[-1:] if alone else values) for host, values in paths.items()}
+
+
+def _levels(world: World, assignment: PodSetAssignment) -> list[str]:
+    """The label keys of the topology of a pod set, from coarse to fine; none if it is not there."""
+    for name in assignment.flavors.values():
+        flavor = world.flavors.get(name)
+        topology = world.topologies.get(flavor.spec.topology_name) if flavor is not None else None
+        if topology is not None:
+            return [level.node_label for level in topology.spec.levels]
+    return []
+
+
+# ---- domains that have changed since the admission -----------------------------------------------
+
+
+@frozen
+class Misplacement:
+    """Pods whose nodes no longer are what the pods require.
+
+    Attributes:
+        level: the label key that shows it.
+        text: what is wrong, for people.
+    """
+
+    level: str
+    text: str
+
+
+class Misplacements:
+    """Finds what has changed about the nodes of Workloads since they were assigned.
+
+    Args:
+        world: the facts.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        nodes = world.nodes.values()
+        self._hosts = {node.labels[HOST]: node for node in nodes if HOST in node.labels}
+        self._known: dict[tuple[str, ...], set[tuple[str | None, ...]]] = {}
+
+    def of(self, workload: Workload, admission: Admission) -> Iterator[Misplacement]:
+        """The domains of a Workload that are gone, and its nodes that are no longer together. Nodes
+        without the label of a level do not count.
+
+        Args:
+            workload: says what it requires.
+            admission: its own.
+        """
+        requests = {one.name: one.topology_request for one in workload.spec.pod_sets}
+        groups: dict[str, _Group] = {}
+        for one in admission.pod_set_assignments:
+            places, request = one.topology_assignment, requests.get(one.name)
+            if places is None:
+                continue
+            if places.levels[-1] != HOST:
+                known = self._domains(places.levels)
+                lost = [values for values, _ in places.domains if values not in known]
+                yield from _gone(one.name, places.levels[-1], lost)
+                continue
+            pods = [(self._node(values[-1]), values, count) for values, count in places.domains]
+            yield from _gone(one.name, HOST, [values for node, values, _ in pods if node is None])
+            if request is not None:
+                name = request.pod_set_group_name or one.name
+                group = groups.setdefault(name, _Group([], _levels(self._world, one), request, []))
+                group.pod_sets.append(one.name)
+                group.pods.extend((node, count) for node, _, count in pods if node is not None)
+        for group in groups.values():
+            yield from group.apart()
+
+    def _node(self, host: str) -> NodeFacts | None:
+        return self._hosts.get(host) or self._world.nodes.get(host)
+
+    def _domains(self, levels: tuple[str, ...]) -> set[tuple[str | None, ...]]:
+        if levels not in self._known:
+            nodes = self._world.nodes.values()
+            self._known[levels] = {tuple(map(node.labels.get, levels)) for node in nodes}
+        return self._known[levels]
+
+
+def _gone(pod_set: str, level: str, domains: Sequence[tuple[str, ...]]) -> Iterator[Misplacement]:
+    if domains:
+        what = ("on " if level == HOST else "in ") + noun_of(level)
+        what += "" if len(domains) == 1 else "s"
+        names = some(["/".join(values) for values in domains])
+        gone = "no longer exists" if len(domains) == 1 else "no longer exist"
+        yield Misplacement(level, f"pod set {pod_set} is placed {what} {names}, which {gone}")
+
+
+@frozen
+class _Group:
+    """Pod sets that are placed together, on nodes that exist."""
+
+    pod_sets: list[str]
+    levels: list[str]
+    request: TopologyRequest
+    pods: list[tuple[NodeFacts, int]]
+
+    def apart(self) -> Iterator[Misplacement]:
+        """What its nodes no longer are."""
+        who = f"pod set{'s' if len(self.pod_sets) > 1 else ''} {some(self.pod_sets)}"
+        required = self.request.required
+        if required and required != HOST:
+            inside = self._inside(required)
+            if len(inside) > 1:
+                places = "; ".join(
+                    f"{some([node.name for node, _ in pods])} in {name_of(required, values)}"
+                    for values, pods in sorted(inside.items())
+                )
+                requires = "requires" if len(self.pod_sets) == 1 else "require"
+                one = noun_of(required)
+                text = f"{who} {requires} one {one}, but its nodes are in several now: {places}"
+                yield Misplacement(required, text)
+        for layer in layers_of(self.request):
+            level, size = layer.topology, layer.size
+            if level == HOST or size < 1:
+                continue
+            inside = self._inside(level)
+            if sum(map(len, inside.values())) < len(self.pods):
+                continue
+            for values, pods in sorted(inside.items()):
+                count = sum(number for _, number in pods)
+                if count % size:
+                    text = (
+                        f"{who} requires slices of {size} pods in one {noun_of(level)} each, but "
+                        f"{name_of(level, values)} has {counted(count, 'pod')} now"
+                    )
+                    yield Misplacement(level, text)
+
+    def _inside(self, level: str) -> dict[tuple[str, ...], list[tuple[NodeFacts, int]]]:
+        """Its nodes and their pods by the domain of a level."""
+        end = self.levels.index(level) + 1 if level in self.levels else 0
+        path = self.levels[:end] or [level]
+        inside: dict[tuple[str, ...], list[tuple[NodeFacts, int]]] = {}
+        for node, count in self.pods:
+            if {*path} <= node.labels.keys():
+                values = tuple(node.labels[each] for each in path)
+                inside.setdefault(values, []).append((node, count))
+        return inside

@@ -774,7 +774,7 @@ def test_one_illness_has_exactly_one_finding(
 def test_every_check_has_a_case() -> None:
     others = {"crd-status", "job-untouched", "never-finished"}  # see test_ended
     others |= {"flavor-missing", "flavor-topology", "crd-held", "namespace-stuck"}  # see test_lost
-    others |= {"topology-levels", "topology-overlap"}  # see test_topologies
+    others |= {"placement-stale", "topology-levels", "topology-overlap"}  # see test_topologies
     assert {one.name for one in all_checks()} == {check for _, check, *_ in CASES} | others
 
 

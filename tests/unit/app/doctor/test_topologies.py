@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import attrs
@@ -51,6 +52,50 @@ def ask_for_more_than_a_node_has(patient: Any) -> None:
     patient.add("Node", "m", metadata=meta, spec={}, status=status)
 
 
+def place(patient: Any, *hosts: str, **request: Any) -> None:
+    """Gives the Workload `runs` one pod on each of these nodes, in racks."""
+    put_in_racks(patient, "rack", HOST)
+    patient.get("Node")["metadata"]["labels"]["rack"] = "r"
+    workload, number = patient.get("Workload", "runs"), {"universal": 1}
+    slices = [
+        {"domainCount": 1, "valuesPerLevel": [{"universal": host}], "podCounts": number}
+        for host in hosts
+    ]
+    (assigned,) = workload["status"]["admission"]["podSetAssignments"]
+    assigned["topologyAssignment"] = {"levels": [HOST], "slices": slices}
+    pod_sets = copy.deepcopy(workload["spec"]["podSets"])  # which others share
+    workload["spec"]["podSets"] = [{**pod_sets[0], "topologyRequest": request}]
+
+
+def add_node(patient: Any, name: str, rack: str) -> None:
+    labels, status = {"pool": "f", HOST: name, "rack": rack}, patient.get("Node")["status"]
+    status = {**status, "allocatable": {"pods": "110"}}
+    patient.add("Node", name, metadata={"labels": labels}, spec={}, status=status)
+
+
+def relabel_a_rack_below_running_pods(patient: Any) -> None:
+    place(patient, "n", "m", required="rack")
+    add_node(patient, "m", "other")
+
+
+def relabel_a_rack_below_a_slice(patient: Any) -> None:
+    slices = {"podSetSliceRequiredTopology": "rack", "podSetSliceSize": 2}
+    place(patient, "n", "m", **slices)
+    add_node(patient, "m", "other")
+
+
+def lose_a_node_below_running_pods(patient: Any) -> None:
+    place(patient, "n", "m", required="rack")
+
+
+def lose_a_rack_below_running_pods(patient: Any) -> None:
+    place(patient, "r", unconstrained=True)
+    patient.get("Topology")["spec"]["levels"].pop()
+    (assigned,) = patient.get("Workload", "runs")["status"]["admission"]["podSetAssignments"]
+    assigned["topologyAssignment"]["levels"] = ["rack"]
+    patient.get("Node")["metadata"]["labels"]["rack"] = "renamed"
+
+
 CASES = [
     (ask_for_more_than_a_node_has, "never-fits", Severity.WARNING, "Workload ns/waits",
      "its pods do not fit on the nodes that are there"),
@@ -58,6 +103,14 @@ CASES = [
      "no pods are placed on 1 node (out) of flavor f: no label kubernetes.io/hostname"),
     (share_nodes_between_topologies, "topology-overlap", Severity.WARNING,
      "ResourceFlavor coarse", "it shares 1 node (n) with flavor f"),
+    (relabel_a_rack_below_running_pods, "placement-stale", Severity.WARNING, "Workload ns/runs",
+     "pod set main requires one rack, but its nodes are in several now: m in rack other; n in"),
+    (relabel_a_rack_below_a_slice, "placement-stale", Severity.WARNING, "Workload ns/runs",
+     "pod set main requires slices of 2 pods in one rack each, but rack other has 1 pod now"),
+    (lose_a_node_below_running_pods, "placement-stale", Severity.WARNING, "Workload ns/runs",
+     "pod set main is placed on node m, which no longer exists"),
+    (lose_a_rack_below_running_pods, "placement-stale", Severity.WARNING, "Workload ns/runs",
+     "pod set main is placed in rack r, which no longer exists"),
 ]  # fmt: skip
 
 
@@ -124,3 +177,38 @@ def test_a_topology_is_in_use_even_if_nodes_may_not_be_listed(patient: Any) -> N
     lists = Lists(objects, {"Node": Forbidden("nodes is forbidden")})
     blind = attrs.evolve(seen, lists=lists, cluster=cluster_of(lists, seen.cluster.world.settings))
     assert [*users_of(blind, "Topology", "racks")] == ["ResourceFlavor f"]
+
+
+def test_a_workload_on_nodes_that_are_still_together_is_healthy(patient: Any) -> None:
+    place(patient, "n", "m", required="rack")
+    add_node(patient, "m", "r")
+    assert patient.found() == []
+    patient.get("Node", "m")["metadata"]["labels"]["rack"] = "other"
+    found = patient.only("placement-stale")
+    assert found.fix.startswith("kubectl get nodes -L rack  # correct the labels, or have the pods")
+    patient.get("Workload", "runs")["spec"]["podSets"][0]["topologyRequest"] = {"preferred": "rack"}
+    assert patient.found() == [], "a preference is no promise"
+
+
+def test_the_pod_sets_of_a_group_are_judged_together(patient: Any) -> None:
+    place(patient, "n", required="rack", podSetGroupName="g")
+    add_node(patient, "m", "other")
+    workload = patient.get("Workload", "runs")
+    worker = copy.deepcopy(workload["spec"]["podSets"][0]) | {"name": "workers"}
+    workload["spec"]["podSets"].append(worker)
+    assignments = workload["status"]["admission"]["podSetAssignments"]
+    other = copy.deepcopy(assignments[0]) | {"name": "workers", "resourceUsage": {"cpu": "0"}}
+    other["topologyAssignment"]["slices"][0]["valuesPerLevel"] = [{"universal": "m"}]
+    assignments.append(other)
+    (found,) = (one for name, one in patient.found() if name == "placement-stale")
+    assert found.problem.startswith("pod sets main, workers require one rack, but its nodes are in")
+
+
+@pytest.mark.parametrize("condition", ["Finished", "Evicted"])
+def test_a_workload_that_ends_may_name_what_is_gone(patient: Any, condition: str) -> None:
+    place(patient, "gone", required="rack")
+    assert [name for name, _ in patient.found()] == ["placement-stale"]
+    made = {"type": condition, "status": "True", "reason": "X", "message": ""}
+    made["lastTransitionTime"] = LONG_AGO
+    patient.get("Workload", "runs")["status"]["conditions"].append(made)
+    assert "placement-stale" not in [name for name, _ in patient.found()]

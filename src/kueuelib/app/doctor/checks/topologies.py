@@ -1,4 +1,6 @@
-"""Topologies: nodes that are in none of their domains, and flavors that share nodes (KEP-2724)."""
+"""Topologies: nodes that are in none of their domains, flavors that share nodes, and Workloads on
+nodes that are in other domains now (KEP-2724).
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,12 @@ from kueuelib.api.kueue import ResourceFlavor
 from kueuelib.api.meta import Obj, labels_of
 from kueuelib.api.phrases import counted, some
 from kueuelib.api.workload import HOST
+from kueuelib.api.workload_state import is_admitted, is_evicted, is_finished
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
+from kueuelib.app.doctor.manager import no_manager
 from kueuelib.app.doctor.snapshot import PLACES, ClusterSnapshot
+from kueuelib.app.explaining.nodes import places_matter
+from kueuelib.scheduler.explain.placements import Misplacements
 
 
 class _Placing:
@@ -80,3 +86,29 @@ def overlaps(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             )
             fix = f"kubectl edit resourceflavor {name}  # give each flavor nodes of its own"
             yield Finding(Severity.WARNING, Subject("ResourceFlavor", name), problem, fix)
+
+
+@check("placement-stale", "Workload", kinds.RESOURCE_FLAVORS.kind, PLACES, momentary=True)
+def stale(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """Admitted Workloads whose domains no longer exist, or whose nodes are no longer together in a
+    domain of the level that their pods require.
+    """
+    if not places_matter(snapshot.world):
+        return
+    misplacements = Misplacements(snapshot.world)
+    for key, workload in sorted(snapshot.world.workloads.items()):
+        admission = workload.status.admission
+        if admission is None or not is_admitted(workload):
+            continue
+        if is_finished(workload) or is_evicted(workload) or workload.metadata.deletion_timestamp:
+            continue
+        wrong = [*misplacements.of(workload, admission)]
+        if wrong:
+            levels = ",".join(dict.fromkeys(one.level for one in wrong))
+            fix = (
+                f"kubectl get nodes -L {levels}  # correct the labels, or have the pods placed "
+                "again: set spec.active of the Workload to false, then to true"
+            )
+            problem = "; ".join(one.text for one in wrong)
+            subject = Subject("Workload", key.name, key.namespace)
+            yield Finding(Severity.WARNING, subject, problem, fix, no_manager(snapshot))
