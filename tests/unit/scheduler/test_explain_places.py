@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+import pytest
 from places_world import (
     BLOCK,
     KEY,
@@ -23,12 +24,13 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.workload import HOST
 from kueuelib.scheduler.blockers import TopologyMismatch
 from kueuelib.scheduler.explain.answer import Explanation, explain
+from kueuelib.scheduler.explain.level_changes import NameLevels
 from kueuelib.scheduler.explain.places import room_texts
 from kueuelib.scheduler.explain.rows import Fit
 from kueuelib.scheduler.explain.trial import TrialResult, outcome
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
-from kueuelib.testing.builders import make_cluster_queue
+from kueuelib.testing.builders import make_cluster_queue, make_flavor
 from kueuelib.workload.short_reasons import shorten
 
 
@@ -276,6 +278,79 @@ def test_a_level_that_the_topology_lacks_comes_with_those_that_it_has() -> None:
         assert isinstance(blocker, TopologyMismatch)
         known = f"Topology t of flavor f has the levels {BLOCK}, {RACK}, {HOST}"
         assert blocker.detail == f"{known}, {end}"
+
+
+SLICE, SIZE = "podSetSliceRequiredTopology", "podSetSliceSize"
+LAYERS = "podsetSliceRequiredTopologyConstraints"
+
+
+@pytest.mark.parametrize(
+    ("request_", "offered"),
+    [
+        (
+            {"required": "example.com/topology-rak"},
+            f"podset-required-topology: {RACK} instead of example.com/topology-rak",
+        ),
+        ({"preferred": "rack"}, f"podset-preferred-topology: {RACK} instead of rack"),
+        (
+            {"preferred": RACK, SLICE: "hostname", SIZE: 2},
+            f"podset-slice-required-topology: {HOST} instead of hostname",
+        ),
+        (
+            {"preferred": HOST, SLICE: RACK, SIZE: 2},
+            (
+                f"podset-preferred-topology: {RACK} instead of {HOST}, "
+                f"podset-slice-required-topology: {HOST} instead of {RACK}"
+            ),
+        ),
+        (
+            {LAYERS: [{"topology": RACK, "size": 4}, {"topology": "blok", "size": 2}]},
+            (
+                f"podset-slice-required-topology-constraints[0].topology: {BLOCK} instead of "
+                f"{RACK}, podset-slice-required-topology-constraints[1].topology: {RACK} instead "
+                "of blok"
+            ),
+        ),
+    ],
+)
+def test_levels_that_may_be_meant_are_offered(request_: dict[str, Any], offered: str) -> None:
+    found = world([node("h11", "r1"), node("h12", "r1")], pods("job", 4, **request_))
+    assert [one.change.text for one in explain(found, KEY, NOW).changes][:1] == [
+        f"{offered} in pod set main"
+    ]
+
+
+def test_a_level_that_is_meant_is_offered_only_if_that_helps() -> None:
+    full = world([node("h11", "r1", 2), node("h21", "r2", 2)], pods("job", 4, required="rak"))
+    offered = [one.change.text for one in explain(full, KEY, NOW).changes]
+    assert offered == [f"podset-required-topology: {BLOCK} instead of rak in pod set main"]
+    two_flavors = full.with_flavor(make_flavor("g", {"tas": "yes"}, topologyName="u"))
+    known = {"t": topology(), "u": topology("rak", HOST)}
+    quota = {"f": {"cpu": 9}, "g": {"cpu": 1}}
+    two_flavors = attrs.evolve(two_flavors, topologies=known)
+    two_flavors = two_flavors.with_cluster_queue(make_cluster_queue("a", quota))
+    changes = [one.change for one in explain(two_flavors, KEY, NOW).changes]
+    assert not any(isinstance(one, NameLevels) for one in changes), "a level that one of them has"
+
+
+def test_pod_sets_with_the_same_mistake_are_corrected_together() -> None:
+    job = pods("job", 1, required="rak")
+    (first,) = job.spec.pod_sets
+    both = (first, attrs.evolve(first, name="workers"))
+    job = attrs.evolve(job, spec=attrs.evolve(job.spec, pod_sets=both))
+    found = explain(world([node("h11", "r1")], job), KEY, NOW)
+    (change, *_) = [one.change.text for one in found.changes]
+    assert change.endswith(f": {RACK} instead of rak in pod sets main, workers")
+
+
+def test_the_order_of_the_levels_is_named_to_a_request_in_another_one() -> None:
+    asked = {"required": HOST, SLICE: RACK, SIZE: 2}
+    (note,) = explain(world([node("h11", "r1")], pods("job", 99, **asked)), KEY, NOW).notes
+    assert note == (
+        "pod set main must name levels in the order of the topology, the widest first, which is "
+        f"{BLOCK}, {RACK}, {HOST}; podset-required-topology: {HOST}, "
+        f"podset-slice-required-topology: {RACK}"
+    )
 
 
 def test_a_missing_topology_is_named_in_the_table() -> None:

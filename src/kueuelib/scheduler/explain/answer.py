@@ -17,6 +17,7 @@ from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.awaited import Awaited, awaited_checks
 from kueuelib.scheduler.explain.leaving import note_on_leaving
+from kueuelib.scheduler.explain.level_changes import notes_on_order
 from kueuelib.scheduler.explain.obstacles import (
     Problem,
     Unhonoured,
@@ -198,6 +199,7 @@ def explain(
         notes=(
             *_once_queued(trials, world, key),
             *absent_cohorts(world, key, rows),
+            *(notes_on_order(world, workload) if waits else ()),
             *_of_promised(base),
             *(note_on_leaving(world, key, trials.engine().promised_near(key)) if waits else ()),
             *(_of_borrowers(trials.engine(), world, workload) if waits else ()),

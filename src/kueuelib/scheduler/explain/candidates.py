@@ -37,6 +37,7 @@ from kueuelib.scheduler.explain.changes import (
     amount_in,
 )
 from kueuelib.scheduler.explain.leaving import is_leaving
+from kueuelib.scheduler.explain.level_changes import other_levels
 from kueuelib.scheduler.explain.obstacles import missing_labels
 from kueuelib.scheduler.explain.own_changes import (
     AnyNode,
@@ -295,6 +296,7 @@ def _kinds(
         yield ITSELF, iter([steps])
     yield ITSELF, _each(fewest_pods(workload))
     yield ITSELF, _each(for_nodes(world, workload))
+    yield ITSELF, other_levels(world, workload)
     yield ITSELF, relaxations(world, workload)
     if queue is not None:
         yield OWN_QUOTAS, _each(own_raises(world, queue))

@@ -125,6 +125,17 @@ class RelaxTopology(OfJob, UnsizedChange):
         )
 
 
+def levels_for(world: World, workload: Workload) -> list[list[str]]:
+    """The levels of each topology in which a workload may be placed, from coarse to fine."""
+    queue = world.cluster_queue_of(workload)
+    named = [] if queue is None else [one.spec.topology_name for one in _flavors(world, queue)]
+    return [
+        [level.node_label for level in world.topologies[name].spec.levels]
+        for name in named
+        if name in world.topologies
+    ]
+
+
 def relaxations(world: World, workload: Workload) -> Iterator[tuple[RelaxTopology, ...]]:
     """For each pod set with a required level, the coarser ones from the nearest on, and the same
     level as a preference.
@@ -133,13 +144,7 @@ def relaxations(world: World, workload: Workload) -> Iterator[tuple[RelaxTopolog
         world: the facts.
         workload: the workload.
     """
-    queue = world.cluster_queue_of(workload)
-    named = [] if queue is None else [one.spec.topology_name for one in _flavors(world, queue)]
-    known = [
-        [level.node_label for level in world.topologies[name].spec.levels]
-        for name in named
-        if name in world.topologies
-    ]
+    known = levels_for(world, workload)
     groups: dict[str, list[str]] = {}
     levels: dict[str, str] = {}
     for one in workload.spec.pod_sets:

@@ -51,6 +51,7 @@ from kueuelib.scheduler.explain.changes import (
     UnsizedChange,
     Withdraws,
 )
+from kueuelib.scheduler.explain.level_changes import other_levels
 from kueuelib.scheduler.explain.own_changes import FewerPods, job_of, returns, slice_of
 from kueuelib.scheduler.explain.pairs import PAIRS, PairSearch
 from kueuelib.scheduler.explain.place_changes import (
@@ -390,6 +391,8 @@ class Search:
         wider = tuple(for_nodes(self._world, self._workload))
         for change in self._first(wider, "taints and node selectors"):
             yield from self._check(change)
+        for meant in other_levels(self._world, self._workload):
+            yield from self._first_that_helps(meant)
         for weaker in relaxations(self._world, self._workload):
             yield from self._first_that_helps(weaker)
 

@@ -1,0 +1,165 @@
+"""Changes of a workload that asks for levels that its topology lacks, or in another order
+(KEP-2724).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
+from functools import partial
+
+import attrs
+
+from kueuelib.api.kueue import Workload
+from kueuelib.api.struct import frozen
+from kueuelib.api.workload import TopologyRequest
+from kueuelib.scheduler.explain.changes import UnsizedChange
+from kueuelib.scheduler.explain.own_changes import OfJob, job_of
+from kueuelib.scheduler.explain.place_changes import levels_for
+from kueuelib.scheduler.explain.world import World
+
+_LAYERS = "podset-slice-required-topology-constraints"
+
+
+@frozen
+class NameLevels(OfJob, UnsizedChange):
+    """Pod sets ask for other levels of a topology, in the same annotations.
+
+    Attributes:
+        pod_sets: those that name the same levels.
+        before: the levels that they name, each after its annotation without the domain.
+        to: the same with other levels.
+    """
+
+    pod_sets: tuple[str, ...]
+    before: tuple[tuple[str, str], ...]
+    to: tuple[tuple[str, str], ...]
+
+    kind = "topology-levels"
+
+    @property
+    def text(self) -> str:
+        """What to set."""
+        changed = [
+            f"{name}: {to} instead of {before}"
+            for (name, to), (_, before) in zip(self.to, self.before, strict=True)
+            if to != before
+        ]
+        where = "pod set" if len(self.pod_sets) == 1 else "pod sets"
+        return f"{', '.join(changed)} in {where} {', '.join(self.pod_sets)}"
+
+    def apply(self, world: World) -> World:
+        """The world with that request."""
+        workload, levels = world.workloads[self.key], dict(self.to)
+        pod_sets = tuple(
+            attrs.evolve(one, topology_request=_renamed(one.topology_request, levels))
+            if one.name in self.pod_sets and one.topology_request is not None
+            else one
+            for one in workload.spec.pod_sets
+        )
+        spec = attrs.evolve(workload.spec, pod_sets=pod_sets)
+        return world.with_workload(attrs.evolve(workload, spec=spec))
+
+
+def _named(request: TopologyRequest) -> tuple[tuple[str, str], ...]:
+    """The levels that a request names, from coarse to fine, each after its annotation."""
+    named: list[tuple[str, str]] = []
+    for name, level in (("required", request.required), ("preferred", request.preferred)):
+        if level and not named:
+            named.append((f"podset-{name}-topology", level))
+    layers = request.podset_slice_required_topology_constraints
+    for number, layer in enumerate(layers):
+        named.append((f"{_LAYERS}[{number}].topology", layer.topology))
+    if request.pod_set_slice_required_topology and not layers:
+        named.append(("podset-slice-required-topology", request.pod_set_slice_required_topology))
+    return tuple(named)
+
+
+def _renamed(request: TopologyRequest, levels: Mapping[str, str]) -> TopologyRequest:
+    return attrs.evolve(
+        request,
+        required=levels.get("podset-required-topology", request.required),
+        preferred=levels.get("podset-preferred-topology", request.preferred),
+        pod_set_slice_required_topology=levels.get(
+            "podset-slice-required-topology", request.pod_set_slice_required_topology
+        ),
+        podset_slice_required_topology_constraints=tuple(
+            attrs.evolve(layer, topology=levels[f"{_LAYERS}[{number}].topology"])
+            for number, layer in enumerate(request.podset_slice_required_topology_constraints)
+        ),
+    )
+
+
+def other_levels(world: World, workload: Workload) -> Iterator[tuple[NameLevels, ...]]:
+    """For pod sets that name the same levels, but not those of a topology in its order: the levels
+    that may be meant, the likeliest first.
+
+    Args:
+        world: the facts.
+        workload: the workload.
+    """
+    known = levels_for(world, workload)
+    for named, names in _wrong(workload, known):
+        keys, old = [key for key, _ in named], [level for _, level in named]
+        guesses = dict.fromkeys(guess for levels in known for guess in _guesses(old, levels))
+        yield tuple(
+            NameLevels(
+                workload.key,
+                tuple(names),
+                named,
+                tuple(zip(keys, guess, strict=True)),
+                job=job_of(workload),
+            )
+            for guess in guesses
+        )
+
+
+def notes_on_order(world: World, workload: Workload) -> Iterator[str]:
+    """For pod sets that name levels of a topology in another order: which order it has.
+
+    Args:
+        world: the facts.
+        workload: the workload.
+    """
+    known = levels_for(world, workload)
+    for named, names in _wrong(workload, known):
+        levels = next((each for each in known if {level for _, level in named} <= {*each}), None)
+        if levels is not None:
+            where = "pod set" if len(names) == 1 else "pod sets"
+            asked = ", ".join(f"{name}: {level}" for name, level in named)
+            yield (
+                f"{where} {', '.join(names)} must name levels in the order of the topology, the "
+                f"widest first, which is {', '.join(levels)}; {asked}"
+            )
+
+
+def _wrong(
+    workload: Workload, known: Sequence[Sequence[str]]
+) -> Iterator[tuple[tuple[tuple[str, str], ...], list[str]]]:
+    """The levels that pod sets name, if no topology has them in this order, with the pod sets."""
+    pod_sets: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for one in workload.spec.pod_sets:
+        if one.topology_request is not None and (named := _named(one.topology_request)):
+            pod_sets.setdefault(named, []).append(one.name)
+    for named, names in pod_sets.items():
+        if not any(_are_in_order([level for _, level in named], levels) for levels in known):
+            yield named, names
+
+
+def _guesses(named: Sequence[str], levels: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """What levels of a topology may be meant, in its order."""
+    unknown = [each for each in named if each not in levels]
+    close = {each: sorted(levels, key=partial(_likeness, each), reverse=True) for each in unknown}
+    for number in range(len(levels) if len(unknown) == 1 else 1):
+        meant = [close[each][number] if each in close else each for each in named]
+        yield tuple(sorted(meant, key=levels.index))
+
+
+def _are_in_order(named: Sequence[str], levels: Sequence[str]) -> bool:
+    return {*named} <= {*levels} and [*named] == sorted(named, key=levels.index)
+
+
+def _likeness(one: str, other: str) -> tuple[float, float]:
+    """How like two label keys are: their names first, then all of them."""
+    names = one.rpartition("/")[2], other.rpartition("/")[2]
+    return SequenceMatcher(None, *names).ratio(), SequenceMatcher(None, one, other).ratio()
