@@ -592,7 +592,7 @@ def test_every_check_is_seen_to_find_something(before: Found) -> None:
     others |= {"crd-status", "job-untouched", "never-finished"}  # see `test_ended.py`
     others |= {"configuration-invalid", "kind-disabled", "webhook-service", "flavor-missing"}
     others |= {"flavor-topology", "topology-levels", "topology-overlap"}  # see `test_topologies.py`
-    others |= {"placement-stale"}
+    others |= {"placement-stale", "topology-ignored"}
     others |= {"namespace-stuck"}  # which kube-controller-manager reports
     assert seen | {name for name, _ in before} | others == {one.name for one in all_checks()}
 

@@ -171,11 +171,24 @@ def report(rest: Rest, host: str, ready: str) -> None:
     rest.merge(path, {"spec": {"taints": None if ready == "True" else [taint]}})
 
 
+def test_who_asks_for_a_rack_without_effect_is_warned(rest: Rest) -> None:
+    made = asking(job("misspelled", seconds=1), required_toplogy=RACK)
+    rest.create(JOBS, made)
+    (warning,) = rest.warnings
+    assert "did you mean kueue.x-k8s.io/podset-required-topology?" in warning
+    made = job("misplaced", seconds=1)
+    made["metadata"]["annotations"] = {f"{NAME}/podset-required-topology": RACK}
+    rest.create(JOBS, made)
+    (warning,) = rest.warnings
+    assert "has no effect: it belongs in the annotations of the pod template" in warning
+
+
 def test_all_pods_of_a_job_run_in_one_rack(rest: Rest) -> None:
     topology(rest)
     queues(rest)
     made = asking(job("train", seconds=600, pods=4, cpu="3"), required_topology=RACK)
     rest.create(JOBS, made)
+    assert rest.warnings == []
     placed = hosts_of(admitted(rest, "train"))
     assert placed.total() == 4
     assert len({rack_of(host) for host in placed}) == 1

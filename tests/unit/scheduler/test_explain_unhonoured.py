@@ -166,7 +166,8 @@ def test_annotations_about_a_topology_have_an_effect_in_pod_templates() -> None:
     template = {f"kueue.x-k8s.io/podset-{name}": "1" for name in (*kinds, *slices, "group-name")}
     typo = "kueue.x-k8s.io/podset-requird-topology"
     (one,) = unhonoured_in(world(template={**template, typo: "1"}), KEY)
-    assert (one.field, one.meaning) == (f"metadata.annotations[{typo}]", UNKNOWN)
+    meant = "did you mean kueue.x-k8s.io/podset-required-topology?"
+    assert (one.field, one.meaning) == (f"metadata.annotations[{typo}]", f"{UNKNOWN}; {meant}")
     assert list(unhonoured_keys("Pod p", {"annotations": template}, of_pods=True)) == []
     misplaced = list(unhonoured_keys("Job train", {"annotations": template}))
     assert [one.field for one in misplaced] == [

@@ -133,3 +133,27 @@ def test_the_annotations_of_a_job_are_its_request_for_a_topology(tmp_path: Path)
     ended = {one["job_id"] for one in rows if one["finish_time"]}
     assert ended == {"anywhere", "preferred"}, "two pods of 3 CPUs do not fit into one rack"
     assert sum(run["simulation"]["unfinished_because"].values()) == 2
+
+
+def test_annotations_about_a_topology_without_effect_are_a_note(tmp_path: Path) -> None:
+    typo = "kueue.x-k8s.io/podset-required-toplogy"
+    jobs = [JOB % (name, f'{typo}: "rack"') for name in ("a", "b")]
+    misplaced = (JOB % ("c", "")).replace(
+        "annotations: {kueuelib", "annotations: {kueue.x-k8s.io/podset-slice-size: '2', kueuelib"
+    )
+    nodes = (NODE % ("n", "r", "n", 4), NODE % ("m", "s", "m", 4))
+    (tmp_path / "trace.yaml").write_text("---".join([QUEUES, *nodes, *jobs, misplaced]))
+    arguments = ["simulate", str(tmp_path / "trace.yaml"), "--output", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    notes = orjson.loads((tmp_path / "out/result.json").read_bytes())["notes"]
+    first, second = notes
+    assert first == (
+        f"spec.template.metadata.annotations[{typo}] has no effect: this version does not know it; "
+        "did you mean kueue.x-k8s.io/podset-required-topology? (in Job default/a, Job default/b)"
+    )
+    assert second == (
+        "metadata.annotations[kueue.x-k8s.io/podset-slice-size] has no effect: "
+        "it belongs in the annotations of the pod template (in Job default/c)"
+    )
+    assert f"Note: {notes[0]}\n" in done.output

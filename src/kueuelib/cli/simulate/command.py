@@ -16,6 +16,7 @@ import attrs
 import orjson
 
 from kueuelib.api.meta import Obj
+from kueuelib.api.phrases import some
 from kueuelib.api.yaml_text import to_yaml
 from kueuelib.cli.progress import StatusLine
 from kueuelib.cli.question import question
@@ -173,7 +174,7 @@ def run_simulation(options: SimulateOptions) -> int:
         result = {
             "format": FORMAT,
             "trace": _about(options, trace, faults, sizes),
-            "notes": [*notes, *_notes(options, chosen)],
+            "notes": [*notes, *_notes(options, chosen), *_ignored(source)],
             "not_started": [policy.name for policy in chosen if policy.name not in runs],
             "verdicts": verdicts(runs),
             "runs": runs,
@@ -328,6 +329,12 @@ def _check_names(
         if asked.job not in source.names:
             fix = "write the job as the trace names it"
             raise ConfigError(f"--explain {asked.job}", "is not a job of the trace", fix)
+
+
+def _ignored(source: TraceSource) -> Iterator[str]:
+    """Requests of jobs that have no effect."""
+    for text, jobs in source.ignored.items():
+        yield f"{text} (in {some(jobs)})"
 
 
 def _notes(options: SimulateOptions, chosen: Sequence[Policy]) -> list[str]:

@@ -20,6 +20,7 @@ from kueuelib.api.names import (
     UNCONSTRAINED_TOPOLOGY,
     is_go_bool,
 )
+from kueuelib.api.topology_keys import ignored_topology_keys
 from kueuelib.api.validation.fields import qualified_name
 from kueuelib.errors import FieldError
 from kueuelib.jobs.contract.field_rules import forbidden, invalid
@@ -127,6 +128,23 @@ def _layers(text: str) -> list[Obj] | None:
 
 def _is_layer(layer: Mapping[str, Any]) -> bool:
     return isinstance(layer.get("topology"), str) and type(layer.get("size")) is int
+
+
+def ignored_requests(
+    metadata: Mapping[str, Any], templates: Iterable[tuple[str, Any]]
+) -> Iterator[str]:
+    """What an object asks of a topology without effect, as sentences for people.
+
+    Args:
+        metadata: of the object, which is not a pod.
+        templates: its raw pod templates, each after its path.
+    """
+    for one in ignored_topology_keys(metadata, of_pods=False):
+        yield one.text("metadata")
+    for path, template in templates:
+        meta = template.get("metadata") if isinstance(template, Mapping) else None
+        for one in ignored_topology_keys(meta if isinstance(meta, Mapping) else {}, of_pods=True):
+            yield one.text(f"{path}.metadata")
 
 
 # ---- the rules about these annotations -----------------------------------------------------------

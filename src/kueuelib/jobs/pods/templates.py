@@ -17,6 +17,7 @@ from kueuelib.errors import FieldError
 from kueuelib.jobs.contract.integration import Validate, WebhookEntry
 from kueuelib.jobs.contract.paths import value
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.contract.topology import ignored_requests
 from kueuelib.jobs.reconcile.self_wired import IntegrationParts
 from kueuelib.jobs.webhooks.manifests import JUDGED_METADATA, READY, webhook_path
 from kueuelib.jobs.webhooks.rules import with_default_class
@@ -91,9 +92,13 @@ class TemplateWebhook:
         return self._write(with_default_class(named), old)
 
     def warn(self, made: Obj, request: AdmissionRequest) -> Iterator[str]:
-        """A warning if a new object, or its pods, ask for missing features."""
+        """Warnings if a new object, or its pods, ask for missing features, or for a topology where
+        that has no effect.
+        """
         if request.old_object is None and labels_of(made).get(QUEUE_LABEL):
             yield from warnings_about(self._asked(made))
+            templates = ((path, value(made, path)) for path in _TEMPLATES)
+            yield from ignored_requests(made["metadata"], templates)
 
     def _asked(self, made: Obj) -> Iterator[MissingFeature]:
         yield from asked_by_object(self._parts.integration.resource.kind, made)

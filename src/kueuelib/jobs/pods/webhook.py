@@ -21,6 +21,7 @@ from kueuelib.api.names import (
     SUSPENDING_PARENT,
     is_dns1123_subdomain,
 )
+from kueuelib.api.topology_keys import ignored_topology_keys
 from kueuelib.api.validation import fields
 from kueuelib.errors import FieldError
 from kueuelib.jobs.contract.field_rules import (
@@ -217,9 +218,13 @@ class PodWebhook:
         return gated(made, places=settings.places_pods)
 
     def warn(self, made: Obj, _: AdmissionRequest) -> Iterator[str]:
-        """A warning if a new pod is queued and asks for missing features."""
+        """Warnings if a new pod is queued and asks for missing features, or for a topology where
+        that has no effect.
+        """
         if has_finalizer(made):
             yield from warnings_about(asked_by_pods(DEFAULT_POD_SET, made, self._parts.settings))
+            for one in ignored_topology_keys(made["metadata"], of_pods=True):
+                yield one.text("metadata")
 
     def judge(
         self, new: Obj | None, old: Obj | None, request: AdmissionRequest

@@ -22,7 +22,11 @@ from kueuelib.jobs.contract.capabilities import is_skipped
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
-from kueuelib.jobs.contract.topology import asking_annotations, topology_request
+from kueuelib.jobs.contract.topology import (
+    asking_annotations,
+    ignored_requests,
+    topology_request,
+)
 from kueuelib.jobs.kinds.follower import HELD_BACK, KindFollower, KindMetrics
 from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.stores import JobStores
@@ -98,13 +102,16 @@ class JobWebhook:
         return made
 
     def warn(self, made: Obj, request: AdmissionRequest) -> Iterator[str]:
-        """A warning if a new object is queued and asks for missing features."""
+        """Warnings if a new object is queued and asks for missing features, or for a topology where
+        that has no effect.
+        """
         job, namespace = self._integration.job_type(made), request.namespace
         labels = self._stores.namespace_labels(namespace)
         if self._settings.manages(job.queue_name, labels) and not (
             self._owners.is_child(made, namespace) or is_skipped(job)
         ):
             yield from warnings_about(asked_by_job(job, self._settings))
+            yield from ignored_by_job(job)
 
     def judge(
         self, new: Obj | None, old: Obj | None, request: AdmissionRequest
@@ -148,6 +155,18 @@ def asked_by_pods(pod_set: str, template: Obj, settings: JobSettings) -> Iterato
     if not settings.places_pods:
         request = topology_request(asking_annotations(template), None)
         yield from asked_by_topology(pod_set, request)
+
+
+def ignored_by_job(job: GenericJob) -> Iterator[str]:
+    """What a job asks of a topology without effect, as sentences for people.
+
+    Args:
+        job: its rules are checked elsewhere.
+    """
+    templates: list[tuple[str, Obj]] = []
+    with contextlib.suppress(InvalidJob):
+        templates = [(one.path, one.template) for one in job.pod_sets()]
+    return ignored_requests(job.raw["metadata"], templates)
 
 
 def warnings_about(asked: Iterable[MissingFeature]) -> Iterator[str]:

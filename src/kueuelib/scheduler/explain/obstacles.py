@@ -8,7 +8,6 @@ from typing import Any, Final
 import attrs
 
 from kueuelib.api import kueue, names
-from kueuelib.api.kinds import KUEUE
 from kueuelib.api.kueue import NEVER, ClusterQueue
 from kueuelib.api.meta import KubeObject, ObjectKey, find
 from kueuelib.api.missing_features import (
@@ -27,6 +26,7 @@ from kueuelib.api.missing_features import (
 from kueuelib.api.pods import PodTemplateSpec
 from kueuelib.api.queues import ONE
 from kueuelib.api.struct import Struct, frozen, json_name
+from kueuelib.api.topology_keys import DOMAIN, KNOWN_KEYS, UNKNOWN, ignored_topology_keys
 from kueuelib.api.workload_state import has_quota
 from kueuelib.machinery.selectors import Op, Selector
 from kueuelib.scheduler.explain.changes import LabelNamespace, ServeCheck
@@ -63,12 +63,7 @@ _OF_PODS: Final = frozenset({"resourceClaims", "claims"})
 """The only unknown fields of pods that matter to quota."""
 
 
-_DOMAIN: Final = f"{KUEUE}/"
-_KNOWN: Final = frozenset(
-    value for value in vars(names).values() if isinstance(value, str) and value.startswith(_DOMAIN)
-)
-_SILENT: Final = (_KNOWN, RECORDS)
-_OF_TEMPLATES: Final = "it belongs in the annotations of the pod template"
+_SILENT: Final = (KNOWN_KEYS, RECORDS)
 _MOST_PLACES: Final = 5
 
 
@@ -117,13 +112,15 @@ def unhonoured_keys(
         waiting_for: those that make its workload wait, which is an effect.
         of_pods: whether it is a pod or a pod template, where a request for a topology belongs.
     """
+    ignored = ignored_topology_keys(metadata, of_pods=of_pods)
+    whys = {(one.field, one.key): one.why for one in ignored}
     for field in ("labels", "annotations"):
         for key in sorted(metadata.get(field) or {}):
-            if key.startswith(_DOMAIN) and not any(key in each for each in (*_SILENT, waiting_for)):
-                meaning = _meaning(KEYS.get(key))
+            why = whys.get((field, key), "")
+            known = any(key in each for each in (*_SILENT, waiting_for))
+            if why or (key.startswith(DOMAIN) and not known):
+                meaning = why or _meaning(KEYS.get(key))
                 yield Unhonoured(subject, f"metadata.{field}[{key}]", meaning)
-            elif key in names.TOPOLOGY_KEYS and not (of_pods and field == "annotations"):
-                yield Unhonoured(subject, f"metadata.{field}[{key}]", _OF_TEMPLATES)
 
 
 def _in_world(world: World, key: ObjectKey) -> Iterator[Unhonoured]:
@@ -239,7 +236,7 @@ def _list(subjects: list[str]) -> str:
 
 
 def _meaning(purpose: str | None) -> str:
-    return absence(purpose) if purpose else "this version does not know it"
+    return absence(purpose) if purpose else UNKNOWN
 
 
 _UNCOUNTED: Final = _meaning(DEVICES)

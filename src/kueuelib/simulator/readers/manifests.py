@@ -23,7 +23,7 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of, key_of, parse_time
 from kueuelib.errors import ConfigError, InvalidJob, InvalidObject
 from kueuelib.jobs.batch.job import BatchJob
-from kueuelib.jobs.contract.topology import errors_of_pod_sets
+from kueuelib.jobs.contract.topology import errors_of_pod_sets, ignored_requests
 from kueuelib.jobs.reconcile.priority import PriorityClasses, PriorityClassNotFound, resolve
 from kueuelib.simulator.cluster import key_in
 from kueuelib.simulator.parsing import BadValue, Faults, moment, not_negative
@@ -124,11 +124,24 @@ def read_manifests(path: Path, faults: Faults, source: TraceSource) -> Iterator[
                 continue
             if job is not None:
                 source.claim(job)
+                for text in _ignored(obj, owners[number]):
+                    source.ignored.setdefault(text, []).append(f"{obj['kind']} {key_in(obj)}")
         except BadValue as error:
             faults.refuse(path, number, error)
         else:
             collected += [] if job is None else [job]
     yield from _at_once(collected)
+
+
+def _ignored(obj: Obj, owner: Obj | None) -> Iterator[str]:
+    """What an object or its job asks of a topology without effect."""
+    job = obj if obj["kind"] == "Job" else owner
+    if job is not None:
+        template = (job.get("spec") or {}).get("template")
+        return ignored_requests(job["metadata"], [("spec.template", template)])
+    pod_sets = enumerate(obj["spec"]["podSets"])
+    templates = ((f"spec.podSets[{number}].template", one["template"]) for number, one in pod_sets)
+    return ignored_requests(obj["metadata"], templates)
 
 
 def _at_once(jobs: list[TraceJob]) -> Iterator[TraceJob]:

@@ -26,12 +26,14 @@ class TraceSource:
         objects: raw objects of the trace that are not jobs: queues, flavors, classes.
         prefix: of the names of numbered jobs, if there are several files.
         names: namespace and name of the jobs so far.
+        ignored: sentences about requests of jobs that have no effect, each with these jobs.
     """
 
     machines: dict[str, int] = attrs.field(factory=dict)
     objects: list[Obj] = attrs.field(factory=list)
     prefix: str = ""
     names: set[tuple[str, str]] = attrs.field(factory=set)
+    ignored: dict[str, list[str]] = attrs.field(factory=dict)
 
     def claim(self, job: TraceJob) -> None:
         """Takes the name of a job.

@@ -96,6 +96,13 @@ def lose_a_rack_below_running_pods(patient: Any) -> None:
     patient.get("Node")["metadata"]["labels"]["rack"] = "renamed"
 
 
+def misspell_an_annotation(patient: Any) -> None:
+    template = copy.deepcopy(patient.get("Workload", "waits")["spec"]["podSets"][0])
+    notes = {"kueue.x-k8s.io/podset-required-toplogy": "rack"}
+    template["template"]["metadata"] = {"annotations": notes}
+    patient.get("Workload", "waits")["spec"]["podSets"] = [template]
+
+
 CASES = [
     (ask_for_more_than_a_node_has, "never-fits", Severity.WARNING, "Workload ns/waits",
      "its pods do not fit on the nodes that are there"),
@@ -111,6 +118,8 @@ CASES = [
      "pod set main is placed on node m, which no longer exists"),
     (lose_a_rack_below_running_pods, "placement-stale", Severity.WARNING, "Workload ns/runs",
      "pod set main is placed in rack r, which no longer exists"),
+    (misspell_an_annotation, "topology-ignored", Severity.WARNING, "Workload ns/waits",
+     "spec.podSets[main].template.metadata.annotations[kueue.x-k8s.io/podset-required-toplogy] h"),
 ]  # fmt: skip
 
 
@@ -212,3 +221,19 @@ def test_a_workload_that_ends_may_name_what_is_gone(patient: Any, condition: str
     made["lastTransitionTime"] = LONG_AGO
     patient.get("Workload", "runs")["status"]["conditions"].append(made)
     assert "placement-stale" not in [name for name, _ in patient.found()]
+
+
+def test_an_annotation_of_the_job_itself_is_one_finding_for_all_jobs(patient: Any) -> None:
+    notes = {"kueue.x-k8s.io/podset-required-topology": "rack"}
+    for name in ("job", "other", "ended"):
+        ended = [{"type": "Complete", "status": "True", "lastTransitionTime": LONG_AGO}]
+        status = {"conditions": ended if name == "ended" else []}
+        metadata = {"annotations": notes, "labels": {"kueue.x-k8s.io/queue-name": "lq"}}
+        patient.add("Job", name, "ns", metadata=metadata, spec={"suspend": False}, status=status)
+    (one,) = (one for name, one in patient.found() if name == "topology-ignored")
+    assert str(one.subject) == "Job ns/job"
+    assert one.problem == (
+        "metadata.annotations[kueue.x-k8s.io/podset-required-topology] has no effect: "
+        "it belongs in the annotations of the pod template; others that have it: 1"
+    )
+    assert one.fix.startswith("kubectl -n ns get job job -o yaml  # ")

@@ -158,6 +158,16 @@ def test_only_a_pod_that_is_queued_is_said_to_wait_for_missing_features(pods):
     assert text.startswith("it will wait")
 
 
+def test_only_a_pod_that_is_queued_is_said_to_ask_for_a_topology_without_effect(pods):
+    typo = f"{KUEUE}/podset-required-toplogy"
+    pod = pods.raw(labels=MARKED, meta=OWNED, annotations={typo: "rack"})
+    request = AdmissionRequest("uid", "CREATE", namespace="ns", object=pod)
+    alone, hook = webhook(parents=PARENTS), webhook()
+    assert not [*alone.warn(alone.mutate(pod, request), request)]
+    (text,) = hook.warn(hook.mutate(pod, request), request)
+    assert text.startswith(f"metadata.annotations[{typo}] has no effect")
+
+
 def test_the_role_hash_of_a_user_is_not_believed(pods):
     pod = pods.raw(group="g", total=1, annotations={f"{KUEUE}/role-hash": "deadbeef"})
     found = gated(pod)["metadata"]["annotations"]

@@ -18,7 +18,7 @@ from kueuelib.jobs.pods.leaderworkerset import LEADERWORKERSET, with_roles
 from kueuelib.jobs.pods.statefulset import STATEFULSET, with_group
 from kueuelib.jobs.pods.templates import TemplateWebhook
 from kueuelib.jobs.reconcile.self_wired import IntegrationParts
-from kueuelib.jobs.webhooks.serving import asked_by_job
+from kueuelib.jobs.webhooks.serving import JobWebhook, asked_by_job, ignored_by_job
 from kueuelib.runtime.webhook.admission import AdmissionRequest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "kinds"))
@@ -160,3 +160,60 @@ def test_whoever_creates_a_parent_of_pods_is_warned(name: str, place: str) -> No
     assert f"{ELASTIC} of {subject}" in warning
     update = AdmissionRequest("uid", "UPDATE", namespace="ns", object=obj, old_object=obj)
     assert not [*hook.warn(obj, update)]
+
+
+MISPLACED = "kueue.x-k8s.io/podset-required-topology"
+MISSPELLED = "kueue.x-k8s.io/podset-required-toplogy"
+
+
+@pytest.mark.parametrize("name", [each for each in SAMPLES if each not in ELSEWHERE])
+def test_every_kind_names_requests_for_a_topology_without_effect(name: str) -> None:
+    sample = SAMPLES[name]
+    job = sample.complete(sample.job(annotations={MISPLACED: "rack"}))
+    (text,) = ignored_by_job(sample.integration.job_type(job))
+    assert text == (
+        f"metadata.annotations[{MISPLACED}] has no effect: "
+        "it belongs in the annotations of the pod template"
+    )
+    job = sample.complete(sample.job())
+    for template in [*templates(job)]:
+        template.setdefault("metadata", {}).setdefault("annotations", {})[MISSPELLED] = "rack"
+    typed = sample.integration.job_type(job)
+    assert [*ignored_by_job(typed)] == [
+        f"{one.path}.metadata.annotations[{MISSPELLED}] has no effect: "
+        f"this version does not know it; did you mean {MISPLACED}?"
+        for one in typed.pod_sets()
+    ]
+
+
+@pytest.mark.parametrize("queued", [True, False])
+def test_who_creates_a_queued_job_is_warned_of_requests_without_effect(*, queued: bool) -> None:
+    labels = {"kueue.x-k8s.io/queue-name": "lq"} if queued else {}
+    meta = {"name": "j", "namespace": "ns", "labels": labels, "annotations": {MISPLACED: "rack"}}
+    job = {"metadata": meta, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}}
+    owners = SimpleNamespace(is_child=lambda obj, namespace: False)
+    stores = SimpleNamespace(namespace_labels=lambda namespace: {})
+    hook = JobWebhook(
+        BATCH_JOB, JobSettings(), cast("Any", stores), cast("Any", owners), cast("Any", None)
+    )
+    request = AdmissionRequest("uid", "CREATE", namespace="ns", object=job)
+    assert [MISPLACED in text for text in hook.warn(job, request)] == ([True] if queued else [])
+
+
+@pytest.mark.parametrize("name", PARENTS)
+def test_who_creates_a_parent_of_pods_is_warned_of_requests_without_effect(name: str) -> None:
+    kind, write, spec = PARENTS[name]
+    obj = parent(spec())
+    obj["metadata"]["annotations"] = {MISPLACED: "rack"}
+    made = [*templates(obj)]
+    for each in made:
+        each["metadata"]["annotations"] = {MISSPELLED: "rack"}
+    parts = cast(
+        "IntegrationParts", SimpleNamespace(integration=kind, owners=None, settings=JobSettings())
+    )
+    hook = TemplateWebhook(parts, write, lambda new, old: ())
+    request = AdmissionRequest("uid", "CREATE", namespace="ns", object=obj)
+    first, *others = hook.warn(write(obj, None), request)
+    assert first.startswith(f"metadata.annotations[{MISPLACED}] has no effect: it belongs in")
+    assert len(others) == len(made)
+    assert all("template.metadata.annotations" in text.lower() for text in others)

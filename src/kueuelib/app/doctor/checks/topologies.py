@@ -8,15 +8,18 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from kueuelib.api import kinds
+from kueuelib.api.batch import has_ended
 from kueuelib.api.kueue import ResourceFlavor
 from kueuelib.api.meta import Obj, labels_of
+from kueuelib.api.patterns import MAIN_POD_SET
 from kueuelib.api.phrases import counted, some
 from kueuelib.api.workload import HOST
 from kueuelib.api.workload_state import is_admitted, is_evicted, is_finished
-from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
+from kueuelib.app.doctor.finding import Finding, Severity, Subject, check, subject_of
 from kueuelib.app.doctor.manager import no_manager
 from kueuelib.app.doctor.snapshot import PLACES, ClusterSnapshot
 from kueuelib.app.explaining.nodes import places_matter
+from kueuelib.jobs.contract.topology import ignored_requests
 from kueuelib.scheduler.explain.placements import Misplacements
 
 
@@ -112,3 +115,27 @@ def stale(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             problem = "; ".join(one.text for one in wrong)
             subject = Subject("Workload", key.name, key.namespace)
             yield Finding(Severity.WARNING, subject, problem, fix, no_manager(snapshot))
+
+
+@check("topology-ignored", "Workload", "Job")
+def ignored(snapshot: ClusterSnapshot) -> Iterator[Finding]:
+    """Labels and annotations that ask for a topology without effect: each with the first object
+    that has it.
+    """
+    holders: dict[tuple[str, str], list[Subject]] = {}
+    for job in snapshot.all("Job"):
+        for text in () if has_ended(job) else ignored_requests(job["metadata"], ()):
+            holders.setdefault((text, "job"), []).append(subject_of("Job", job))
+    for workload in snapshot.all("Workload"):
+        if is_finished(workload):
+            continue
+        for pod_set in workload["spec"].get("podSets") or ():
+            where = f"spec.podSets[{pod_set.get('name', MAIN_POD_SET)}].template"
+            for text in ignored_requests({}, [(where, pod_set["template"])]):
+                subject = subject_of("Workload", workload)
+                holders.setdefault((text, "workload"), []).append(subject)
+    for (text, kind), (first, *others) in holders.items():
+        more = f"; others that have it: {len(others)}" if others else ""
+        show = f"kubectl -n {first.namespace} get {kind} {first.name} -o yaml"
+        fix = f"{show}  # correct it in the pod template of the job, and submit that again"
+        yield Finding(Severity.WARNING, first, f"{text}{more}", fix)
