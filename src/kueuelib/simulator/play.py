@@ -16,6 +16,9 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.scheduler.decide.cycle import Admit
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import Explanation, explain
+from kueuelib.scheduler.explain.obstacles import problems_of
+from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.object_reasons import ClusterQueueInactive
 from kueuelib.scheduler.reasons import condition_reason, render
 from kueuelib.scheduler.topology.room import free_rooms
 from kueuelib.simulator.changes import ClusterChange
@@ -370,6 +373,7 @@ def _why(driver: Driver) -> Obj:
     """How many jobs have not ended, by reason, with the first message of each."""
     reasons: Counter[str] = Counter()
     examples: dict[str, str] = {}
+    world: World | None = None
     for key, live in driver.live.items():
         reason = driver.engine.standing(key).reason
         if live.started is not None:
@@ -377,8 +381,15 @@ def _why(driver: Driver) -> Obj:
         elif reason is None:
             reasons["Unknown"] += 1
         else:
-            reasons[condition_reason(reason)] += 1
-            examples.setdefault(condition_reason(reason), f"{key}: {render(reason)}")
+            named = condition_reason(reason)
+            reasons[named] += 1
+            if named not in examples:
+                examples[named] = f"{key}: {render(reason)}"
+                if isinstance(reason, ClusterQueueInactive):
+                    world = world or driver.world()
+                    problems = problems_of(world, key, reason)
+                    causes = [f"{one.subject}: {one.problem}" for one in problems]
+                    examples[named] = ": ".join([examples[named], *causes])
     return {
         "unfinished_because": dict(sorted(reasons.items())),
         "unfinished_for_example": dict(sorted(examples.items())),

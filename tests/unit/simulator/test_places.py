@@ -157,3 +157,28 @@ def test_annotations_about_a_topology_without_effect_are_a_note(tmp_path: Path) 
         "it belongs in the annotations of the pod template (in Job default/c)"
     )
     assert f"Note: {notes[0]}\n" in done.output
+
+
+def test_nodes_without_the_label_of_a_level_are_a_note(tmp_path: Path) -> None:
+    nodes = NODE % ("n", "r", "n", 4), (NODE % ("m", "s", "m", 4)).replace("rack: s, ", "")
+    (tmp_path / "trace.yaml").write_text("---".join([QUEUES, *nodes, JOB % ("a", "")]))
+    arguments = ["simulate", str(tmp_path / "trace.yaml"), "--output", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    notes = orjson.loads((tmp_path / "out/result.json").read_bytes())["notes"]
+    assert notes == ["no pods are placed on 1 node (m) of flavor f: no label rack"]
+
+
+def test_an_inactive_queue_is_named_with_what_is_missing(tmp_path: Path) -> None:
+    queues = QUEUES.replace("topologyName: t", "topologyName: other")
+    (tmp_path / "trace.yaml").write_text("---".join([queues, JOB % ("a", "")]))
+    arguments = ["simulate", str(tmp_path / "trace.yaml"), "--output", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    run = orjson.loads((tmp_path / "out/result.json").read_bytes())["runs"]["baseline"]
+    (example,) = run["simulation"]["unfinished_for_example"].values()
+    assert example == (
+        "default/a: ClusterQueue cq is inactive: ResourceFlavor f: "
+        'spec.topologyName is "other", but there is no such Topology'
+    )
+    assert example in done.output

@@ -24,6 +24,7 @@ from kueuelib.cli.simulate.earlier_files import CLUSTER, REPORT, RESULT, remove_
 from kueuelib.cli.simulate.policies import Given, policies, read_cluster
 from kueuelib.cli.simulate.text import show, show_answers
 from kueuelib.errors import ConfigError
+from kueuelib.scheduler.explain.placements import nodes_without_level
 from kueuelib.simulator.job_lifecycles import Timing
 from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.meter import quota_of
@@ -174,7 +175,7 @@ def run_simulation(options: SimulateOptions) -> int:
         result = {
             "format": FORMAT,
             "trace": _about(options, trace, faults, sizes),
-            "notes": [*notes, *_notes(options, chosen), *_ignored(source)],
+            "notes": [*notes, *_notes(options, chosen), *_ignored(source), *_places(chosen)],
             "not_started": [policy.name for policy in chosen if policy.name not in runs],
             "verdicts": verdicts(runs),
             "runs": runs,
@@ -335,6 +336,13 @@ def _ignored(source: TraceSource) -> Iterator[str]:
     """Requests of jobs that have no effect."""
     for text, jobs in source.ignored.items():
         yield f"{text} (in {some(jobs)})"
+
+
+def _places(chosen: Sequence[Policy]) -> list[str]:
+    """Nodes on which no pods are placed."""
+    worlds = [policy.cluster.world for policy in chosen]
+    texts = [one.text for world in worlds for one in nodes_without_level(world)]
+    return [*dict.fromkeys(texts)]
 
 
 def _notes(options: SimulateOptions, chosen: Sequence[Policy]) -> list[str]:

@@ -118,6 +118,55 @@ def _levels(world: World, assignment: PodSetAssignment) -> list[str]:
     return []
 
 
+# ---- nodes in no domain --------------------------------------------------------------------------
+
+
+@frozen
+class NodesWithoutLevel:
+    """Nodes of a flavor that lack the label of a level of its topology.
+
+    Attributes:
+        topology: the Topology.
+        level: the label key.
+        nodes: their names.
+        text: what that means, for people.
+        every: whether these are all nodes of the flavor.
+    """
+
+    topology: str
+    level: str
+    nodes: tuple[str, ...]
+    text: str
+    every: bool
+
+
+def nodes_without_level(world: World) -> Iterator[NodesWithoutLevel]:
+    """The nodes that are in no domain, usable or not, by flavor and level.
+
+    Args:
+        world: the facts.
+    """
+    for name, flavor in sorted(world.flavors.items()):
+        topology = world.topologies.get(flavor.spec.topology_name)
+        if topology is None or not world.settings.places_pods:
+            continue
+        wanted = flavor.spec.node_labels.items()
+        nodes = [node for node in world.nodes.values() if wanted <= node.labels.items()]
+        for level in [each.node_label for each in topology.spec.levels]:
+            without = tuple(node.name for node in nodes if level not in node.labels)
+            if not without:
+                continue
+            every, which = len(without) == len(nodes), counted(len(without), "node")
+            which = f"{which} ({some(without)}) of flavor {name}"
+            text = f"no pods are placed on {which}: no label {level}"
+            if every:
+                text = (
+                    f"no node of flavor {name} ({some(without)}) has the label {level}, so its "
+                    "pods cannot be placed"
+                )
+            yield NodesWithoutLevel(topology.name, level, without, text, every)
+
+
 # ---- domains that have changed since the admission -----------------------------------------------
 
 

@@ -20,7 +20,7 @@ from kueuelib.app.doctor.manager import no_manager
 from kueuelib.app.doctor.snapshot import PLACES, ClusterSnapshot
 from kueuelib.app.explaining.nodes import places_matter
 from kueuelib.jobs.contract.topology import ignored_requests
-from kueuelib.scheduler.explain.placements import Misplacements
+from kueuelib.scheduler.explain.placements import Misplacements, nodes_without_level
 
 
 class _Placing:
@@ -48,24 +48,10 @@ class _Placing:
 @check("topology-levels", kinds.RESOURCE_FLAVORS.kind, PLACES)
 def levels(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Nodes that are in no domain, because they lack the label of a level."""
-    placing = _Placing(snapshot)
-    for name, flavor in placing.flavors.items():
-        nodes = placing.nodes_of(flavor)
-        for level in placing.levels[name]:
-            without = [each["metadata"]["name"] for each in nodes if level not in labels_of(each)]
-            if not without:
-                continue
-            topology, every = flavor.spec.topology_name, len(without) == len(nodes)
-            severity, which = Severity.WARNING, f"{counted(len(without), 'node')} ({some(without)})"
-            problem = f"no pods are placed on {which} of flavor {name}: no label {level}"
-            if every:
-                severity = Severity.ERROR
-                problem = (
-                    f"no node of flavor {name} ({some(without)}) has the label {level}, so its "
-                    "pods cannot be placed"
-                )
-            fix = f"kubectl label node {without[0]} {level}=...  # or correct spec.levels"
-            yield Finding(severity, Subject(kinds.TOPOLOGIES.kind, topology), problem, fix)
+    for one in nodes_without_level(snapshot.world):
+        severity = Severity.ERROR if one.every else Severity.WARNING
+        fix = f"kubectl label node {one.nodes[0]} {one.level}=...  # or correct spec.levels"
+        yield Finding(severity, Subject(kinds.TOPOLOGIES.kind, one.topology), one.text, fix)
 
 
 @check("topology-overlap", kinds.RESOURCE_FLAVORS.kind, PLACES)
