@@ -102,6 +102,18 @@ def test_pods_of_a_node_that_is_gone_move(rest: Rest) -> None:
     places = moved(rest, pods, failed)
     assert places.total() == 3
 
+    def said() -> str:
+        events = [one for one in rest.items(EVENTS) if one["reason"] == "NodeReplaced"]
+        kinds = sorted(one["involvedObject"]["kind"] for one in events)
+        assert kinds == ["Job", "Workload"]
+        assert len({one["message"] for one in events}) == 1
+        return str(events[0]["message"])
+
+    message = eventually(said)
+    assert message.startswith(f"Node {failed} failed: ")
+    assert f"from node {failed} to node" in message
+    assert any(host in message for host in places)
+
 
 def test_pods_of_a_node_that_is_not_ready_move_once_they_leave(rest: Rest) -> None:
     pods = start(rest, 3, preferred_topology=RACK)

@@ -25,6 +25,7 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.names import ADMITTED, QUOTA_RESERVED
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.queue_metrics import counted
+from kueuelib.controllers.workload import job_of
 from kueuelib.controllers.workload_metrics import count_late_admission
 from kueuelib.errors import ApiError, Conflict, NotConnected, NotFound, TooManyRequests
 from kueuelib.machinery.recurrence import EventType, Recent
@@ -38,6 +39,7 @@ from kueuelib.scheduler.decide.preemption.guard import PolicyFault
 from kueuelib.scheduler.events import Event
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.workload import states
+from kueuelib.workload.node_failures import moves_text
 from kueuelib.workload.orders import Edge, Eviction, OrderBook, OrderEnd, Outcome, What, foregone
 from kueuelib.workload.states import IllegalTransition, Phase
 from kueuelib.workload.writer import StatusWriter
@@ -86,9 +88,9 @@ class OrderWriter:
             key, change, conflict=lambda: self.metrics.wrote(what, "conflict")
         )
 
-    def event(self, wl: Obj, type: EventType, reason: str, message: str) -> None:
-        """Report something about a Workload."""
-        self.recorder.event(wl, type, reason, message, component=COMPONENT)
+    def event(self, about: Obj, type: EventType, reason: str, message: str) -> None:
+        """Report something about a Workload, or its job."""
+        self.recorder.event(about, type, reason, message, component=COMPONENT)
 
 
 # ---- decides when the reason to wait is written to a Workload ------------------------------------
@@ -233,6 +235,7 @@ PREEMPTION_FAILED = "PreemptionFailed"
 EVICTION_FAILED = "EvictionFailed"
 ADMISSION_FAILED = "AdmissionFailed"
 UNPLACED = "SecondPassFailed"
+NODE_REPLACED = "NodeReplaced"
 ADMISSION_REFUSED = "The admission could not be written: "
 """How the Events of that reason begin."""
 PURPOSES = {
@@ -443,6 +446,11 @@ class Applier:
         if wl is None:  # it was stored before
             return
         written.metrics.wrote(PURPOSES[Place], "ok")
+        if replaced and before is not None and (moves := moves_text(before, after)):
+            text = f"Node {', '.join(replaced)} failed: {moves}"
+            for about in (wl, job_of(wl)):
+                if about is not None:
+                    written.event(about, "Normal", NODE_REPLACED, text)
         if old is not None and states.is_admitted(wl) and not states.is_admitted(old):
             checked = count_late_admission(written.metrics, wl, written.clock.now())
             text = (

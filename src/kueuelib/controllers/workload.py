@@ -29,6 +29,7 @@ from kueuelib.runtime.predicates import Predicate
 from kueuelib.runtime.queries import PatchType
 from kueuelib.workload import states
 from kueuelib.workload.checks import named_checks
+from kueuelib.workload.job_events import job_uid
 from kueuelib.workload.life import LifeSettings
 from kueuelib.workload.next_step import (
     NOTHING,
@@ -256,6 +257,12 @@ def owners_of(wl: Obj) -> Iterator[Obj]:
             "name": ref["name"],
             "uid": ref["uid"],
         }
+
+
+def job_of(wl: Obj) -> Obj | None:
+    """The reference to the one that events about the job are recorded on; None without owners."""
+    uid = job_uid(wl)
+    return next((each for each in owners_of(wl) if each["uid"] == uid), None)
 
 
 def watch(controller: Controller, informers: Informers, has_step: Predicate) -> Controller:

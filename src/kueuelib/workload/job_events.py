@@ -163,16 +163,21 @@ def next_event(
     return JobEventStep(SaidReason(reason.uid, reason.cause, now), reason.note(place))
 
 
-def reason_of(wl: Obj) -> JobReason | None:
-    """What is to be said about the job of a Workload; None while nothing holds it.
+def job_uid(wl: Obj) -> str:
+    """The UID of the job of a Workload; empty if it has none.
 
     The job is the controller of the Workload. A group of pods has none: the pod that became its
     owner last, since earlier ones may be gone after an eviction, stands for the group.
     """
     refs = wl["metadata"].get("ownerReferences")
-    if not refs or states.is_deleted(wl):
+    return (controller_of(wl) or refs[-1])["uid"] if refs else ""
+
+
+def reason_of(wl: Obj) -> JobReason | None:
+    """What is to be said about the job of a Workload; None while nothing holds it."""
+    uid = job_uid(wl)
+    if not uid or states.is_deleted(wl):
         return None
-    uid = (controller_of(wl) or refs[-1])["uid"]
     match states.phase_of(wl):
         case Phase.PENDING:
             return _waits(wl, uid)

@@ -8,6 +8,7 @@ Pods that wait for a node that takes none end, so that their job makes others. O
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
@@ -19,7 +20,8 @@ from kueuelib.api.core import Taint, Toleration
 from kueuelib.api.meta import Obj, find_condition, labels_of, parse_time
 from kueuelib.api.names import POD_SET_LABEL, TOPOLOGY_GATE
 from kueuelib.api.nodes import untolerated
-from kueuelib.api.workload import HOST, PodSetAssignment
+from kueuelib.api.phrases import counted, some
+from kueuelib.api.workload import HOST, Admission, PodSetAssignment
 from kueuelib.scheduler.settings import NOT_READY_SECONDS, NodeFailureRules
 from kueuelib.workload import states
 from kueuelib.workload.phases import NODE_FAILURES
@@ -84,6 +86,34 @@ def hosts_of(assignments: Iterable[PodSetAssignment]) -> dict[str, frozenset[str
         for name, place in placed
         if place is not None and place.levels[-1] == HOST
     }
+
+
+def moves_text(before: Admission, after: Admission) -> str:
+    """Which pods have other nodes than before, as a sentence for people; empty if none have.
+
+    Args:
+        before: the admission with the failed node.
+        after: the one with its replacement.
+    """
+    new, moves = {one.name: _pods_on(one) for one in after.pod_set_assignments}, []
+    for one in before.pod_set_assignments:
+        lost = _pods_on(one) - new.get(one.name, Counter())
+        gained = new.get(one.name, Counter()) - _pods_on(one)
+        if lost and gained:
+            pods = counted(lost.total(), "pod")
+            move = "moves" if lost.total() == 1 else "move"
+            nodes = "node" if len(gained) == 1 else "nodes"
+            way = f"from node {some(lost)} to {nodes} {some(gained)}"
+            moves.append(f"{pods} of pod set {one.name} {move} {way}")
+    return ", ".join(moves)
+
+
+def _pods_on(assignment: PodSetAssignment) -> Counter[str]:
+    """How many pods of a pod set have places on each host."""
+    places, pods = assignment.topology_assignment, Counter[str]()
+    for values, count in () if places is None else places.domains:
+        pods[values[-1]] += count
+    return pods
 
 
 def is_plain(node: Mapping[str, Any]) -> bool:

@@ -76,7 +76,28 @@ async def test_pods_of_a_failed_node_get_another_one_which_ends_its_replacement(
     await case.run()
     assert hosts(case) == ["m"]
     assert states.unhealthy_nodes(case.client.stored or {}) == ["x"], "it failed since"
-    assert (case.told, case.recorder.events) == ([], [])
+    assert (case.told, case.recorder.events) == ([], ["NodeReplaced"])
+
+
+@pytest.mark.parametrize("owned", [True, False])
+async def test_an_event_of_the_job_names_the_failed_node_and_the_other_one(*, owned: bool) -> None:
+    wl = reserved(unhealthyNodes=[{"name": "n"}])
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "uid-j"}
+    if owned:
+        wl["metadata"] = {**wl["metadata"], "ownerReferences": [{**job, "controller": True}]}
+    case, events = Case(wl), []
+    case.recorder.event = lambda about, *said, component: events.append(  # type: ignore[method-assign]
+        (about.get("kind"), about.get("uid"), *said)
+    )
+    place(case, wl)
+    await case.run()
+    said = (
+        "Normal",
+        "NodeReplaced",
+        "Node n failed: 2 pods of pod set main move from node n to node m",
+    )
+    assert [one[2:] for one in events] == [said] * (2 if owned else 1)
+    assert [one[:2] for one in events[1:]] == ([("Job", "uid-j")] if owned else [])
 
 
 async def test_a_workload_that_waits_for_its_nodes_is_admitted_with_its_places() -> None:
