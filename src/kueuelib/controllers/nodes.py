@@ -144,14 +144,6 @@ def feed_nodes(
     Returns:
         The informer of nodes, indexed by `BY_HOST`.
     """
-    nodes = WantedInformer(
-        cache,
-        kinds.NODES,
-        flavors.wait_synced,
-        indexes={BY_HOST: lambda node: filter(None, (labels_of(node).get(HOST),))},
-        refused=lambda why: feed.observe(events.Unreadable(kinds.NODES.kind, why)),
-        transform=trimmed_node,
-    )
     pods = WantedInformer(
         cache,
         kinds.PODS,
@@ -160,11 +152,20 @@ def feed_nodes(
         field_selector=BOUND,
         transform=trimmed_pod,
     )
-    follow_topologies(flavors, nodes, pods)
+    nodes = WantedInformer(
+        cache,
+        kinds.NODES,
+        flavors.wait_synced,
+        indexes={BY_HOST: lambda node: filter(None, (labels_of(node).get(HOST),))},
+        refused=lambda why: feed.observe(events.Unreadable(kinds.NODES.kind, why)),
+        after=pods,  # a node whose pods are not known yet would seem to be free
+        transform=trimmed_node,
+    )
+    follow_topologies(flavors, pods, nodes)
     feed.attach(topologies, TOPOLOGIES)
     for informer, source, name in (
-        (nodes, NODES, "nodes"),
         (pods, FOREIGN_PODS, "pods on nodes"),
+        (nodes, NODES, "nodes"),
     ):
         feed.attach(informer, source)
         manager.add(Group.CACHES, informer, name)

@@ -30,7 +30,11 @@ class WantedInformer(PartTimeInformer):
         clock: monotonic time.
         refused: hears why the objects cannot be read; an empty text once they can, or once nothing
             needs them.
+        after: an informer that is wanted together with this one, and reads its objects first.
         selection: what is listed and how it is stored; see `Cache.informer`.
+
+    Attributes:
+        answered: whether the server has listed the objects, or refused to, since they are needed.
     """
 
     def __init__(
@@ -43,12 +47,15 @@ class WantedInformer(PartTimeInformer):
         sync_timeout: float = SYNC_TIMEOUT,
         clock: Clock = SYSTEM_CLOCK,
         refused: Callable[[str], None] = lambda _: None,
+        after: WantedInformer | None = None,
         **selection: Any,
     ) -> None:
         super().__init__(cache, resource, sync_timeout, clock)
         self._pauses = clock
         self._refused = refused
         self._decided = decided
+        self._after = after
+        self.answered = asyncio.Event()
         self._indexes = indexes or {}
         self._selection = selection
         self._wanted = False
@@ -65,6 +72,7 @@ class WantedInformer(PartTimeInformer):
         """Say whether the objects are needed."""
         if wanted != self._wanted:
             self._wanted = wanted
+            self.answered = asyncio.Event()
             self._changed.set()
 
     async def _follow(self) -> None:
@@ -83,7 +91,7 @@ class WantedInformer(PartTimeInformer):
         self._use(informer.store)
         informer.add_handler(self._pass_on)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(informer.run)
+            tasks.start_soon(self._run, informer)
             tasks.start_soon(self._let_begin, informer)
             while self._wanted:
                 await self._changed.wait()
@@ -92,11 +100,17 @@ class WantedInformer(PartTimeInformer):
         self._forget()
         self._refused("")
 
+    async def _run(self, informer: Informer) -> None:
+        if self._after is not None:
+            await self._after.answered.wait()
+        await informer.run()
+
     async def _let_begin(self, informer: Informer) -> None:
         """Let others begin, also without objects that may not be read."""
         await informer.wait_settled()
         if not informer.synced:
             self._refused(str(informer.failing))
+        self.answered.set()
         self._known.set()
         while not informer.synced:
             await self._pauses.sleep(REFUSED_PAUSE)

@@ -19,8 +19,9 @@ from kueuelib.runtime.wanted import WantedInformer
 class Source:
     """An informer of two nodes, or one that may not read them."""
 
-    def __init__(self, refused: bool) -> None:
+    def __init__(self, refused: bool, answers: asyncio.Event) -> None:
         self.store: Store[Any] = Store()
+        self._answers = answers
         self.failing = "forbidden" if refused else None
         self.synced = False
         self._settled = asyncio.Event()
@@ -37,6 +38,7 @@ class Source:
     async def run(self) -> None:
         self.running = True
         try:
+            await self._answers.wait()
             if not self._refused:
                 nodes = [
                     (ObjectKey("", name), {"metadata": {"name": name, "uid": name}})
@@ -55,8 +57,12 @@ class Source:
 class World:
     """What makes informers, and the informer under test."""
 
-    def __init__(self, refused: bool = False, wanted: bool = False) -> None:
+    def __init__(
+        self, refused: bool = False, wanted: bool = False, after: WantedInformer | None = None
+    ) -> None:
         self.made: list[Source] = []
+        self.answers = asyncio.Event()
+        self.answers.set()
         self._refused = refused
         self.decided = asyncio.Event()
         cache: Any = self
@@ -68,6 +74,7 @@ class World:
             self._decide,
             indexes=indexes,
             refused=self.heard.append,
+            after=after,
             label_selector="a",
         )
         self.informer.want(wanted)
@@ -80,7 +87,7 @@ class World:
 
     def apart(self, resource: Any, **selection: Any) -> Source:
         assert (resource, selection) == (NODES, {"label_selector": "a"})
-        self.made.append(Source(self._refused))
+        self.made.append(Source(self._refused, self.answers))
         return self.made[-1]
 
     @contextlib.asynccontextmanager
@@ -127,6 +134,30 @@ async def test_objects_are_forgotten_when_nobody_needs_them_and_come_back() -> N
         assert not world.made[0].running
         world.informer.want(True)
         await world.until(lambda: len(world.seen) == 6)
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_one_is_read_after_another(refused: bool) -> None:
+    first = World(refused)
+    second = World(after=first.informer)
+    first.decided.set()
+    second.decided.set()
+    async with first.running(), second.running():
+        await first.until(lambda: first.ready.is_set() and second.ready.is_set())
+        for _ in range(2):
+            first.answers.clear()
+            for world in (first, second):
+                world.informer.want(True)
+            await first.until(lambda: bool(first.made) and first.made[-1].running)
+            await asyncio.sleep(0.02)
+            assert not second.made[-1].running
+            assert second.seen == []
+            first.answers.set()
+            await second.until(lambda: len(second.seen) == 2)
+            for world in (second, first):
+                world.informer.want(False)
+            await first.until(lambda: len(second.seen) == 4 and not first.made[-1].running)
+            second.seen.clear()
 
 
 async def test_others_begin_without_objects_that_may_not_be_read() -> None:
