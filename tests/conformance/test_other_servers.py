@@ -130,6 +130,7 @@ async def test_a_list_without_end_is_given_up(api_of, caplog, monkeypatch):
         await response.prepare(request)
         while True:
             await response.write(b" " * 1000)
+            await asyncio.sleep(0)  # or else nobody learns that the connection is gone
 
     async with api_of(handle) as api, asyncio.timeout(20):
         while "the resources of /apis/other.io/v1 are unknown" not in caplog.text:
