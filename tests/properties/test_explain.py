@@ -30,11 +30,11 @@ from kueuelib.scheduler.explain.trial import (
     TrialOutcome,
     TrialResult,
     Trials,
+    TriedChange,
     outcome,
     outcomes,
     usage_of,
 )
-from kueuelib.scheduler.explain.tried_change import TriedChange
 from kueuelib.scheduler.explain.world import World, difference
 from kueuelib.scheduler.object_reasons import PodsMissing
 from kueuelib.scheduler.pending.waking import ShapeVerdict

@@ -45,8 +45,13 @@ from kueuelib.scheduler.explain.own_changes import (
     Tolerate,
 )
 from kueuelib.scheduler.explain.pairs import PAIRS
-from kueuelib.scheduler.explain.trial import SearchBudget, TrialOutcome, TrialResult, outcome
-from kueuelib.scheduler.explain.tried_change import TriedPair
+from kueuelib.scheduler.explain.trial import (
+    SearchBudget,
+    TrialOutcome,
+    TrialResult,
+    TriedPair,
+    outcome,
+)
 from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, Place, World
 from kueuelib.testing.builders import (
     make_assignment,

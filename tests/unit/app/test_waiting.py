@@ -28,8 +28,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.answer import explain, smallest_change, smallest_of
 from kueuelib.scheduler.explain.changes import Ends
 from kueuelib.scheduler.explain.search import Search
-from kueuelib.scheduler.explain.trial import TrialOutcome, TrialResult, Trials
-from kueuelib.scheduler.explain.tried_change import TriedChange
+from kueuelib.scheduler.explain.trial import TrialOutcome, TrialResult, Trials, TriedChange
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import (
     BackingOff,

@@ -44,7 +44,7 @@ from kueuelib.workload.short_reasons import shorten
 
 if TYPE_CHECKING:
     from kueuelib.scheduler.explain.obstacles import Problem
-    from kueuelib.scheduler.explain.tried_change import TriedChange
+    from kueuelib.scheduler.explain.trial import TriedChange
 
 
 # ---- which of the waiting Workloads were asked for: the options of `kueuelib pending` ------------

@@ -13,7 +13,7 @@ from kueuelib.api.meta import Obj, ObjectKey
 if TYPE_CHECKING:
     from kueuelib.scheduler.explain.changes import CandidateChange, SetParent
     from kueuelib.scheduler.explain.own_changes import MoveTo
-    from kueuelib.scheduler.explain.tried_change import TriedChange, TriedPair
+    from kueuelib.scheduler.explain.trial import TriedChange, TriedPair
 
 
 def changes_by_end(changes: Sequence[TriedChange]) -> Iterator[tuple[str, list[str]]]:

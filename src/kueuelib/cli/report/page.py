@@ -33,7 +33,7 @@ from kueuelib.scheduler.reasons import render
 if TYPE_CHECKING:
     from kueuelib.scheduler.explain.answer import Explanation
     from kueuelib.scheduler.explain.rows import Row
-    from kueuelib.scheduler.explain.tried_change import TriedChange
+    from kueuelib.scheduler.explain.trial import TriedChange
 
 
 # ---- the content of a page, as parts: quota, Workloads that wait, run or were evicted ------------

@@ -37,9 +37,10 @@ from kueuelib.scheduler.explain.trial import (
     TrialOutcome,
     TrialResult,
     Trials,
+    TriedChange,
+    TriedPair,
     deciders_of,
 )
-from kueuelib.scheduler.explain.tried_change import TriedChange, TriedPair
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import OUT_OF_QUEUE
 from kueuelib.scheduler.pending.workload_info import gates_of, missing_pods

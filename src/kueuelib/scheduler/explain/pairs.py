@@ -40,9 +40,10 @@ from kueuelib.scheduler.explain.trial import (
     SearchBudget,
     TrialOutcome,
     Trials,
+    TriedChange,
+    TriedPair,
     deciders_of,
 )
-from kueuelib.scheduler.explain.tried_change import TriedChange, TriedPair
 from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, World
 
 PAIRS = "pairs of changes"

@@ -21,8 +21,7 @@ from kueuelib.api.struct import frozen
 from kueuelib.scheduler.explain.candidates import LIMITS, cohort_raises, other_raises, own_raises
 from kueuelib.scheduler.explain.changes import More, RaiseQuota
 from kueuelib.scheduler.explain.sizes import Sizes, bisect, demand_on, gallop, grains_of
-from kueuelib.scheduler.explain.trial import TrialOutcome, Trials, Usage
-from kueuelib.scheduler.explain.tried_change import TriedChange
+from kueuelib.scheduler.explain.trial import TrialOutcome, Trials, TriedChange, Usage
 from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, Place, World
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource, Limits
 from kueuelib.scheduler.quota.node import cohort_key

@@ -72,8 +72,9 @@ from kueuelib.scheduler.explain.trial import (
     TrialOutcome,
     TrialResult,
     Trials,
+    TriedChange,
+    TriedPair,
 )
-from kueuelib.scheduler.explain.tried_change import TriedChange, TriedPair
 from kueuelib.scheduler.explain.world import Place, World
 from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
 from kueuelib.scheduler.reasons import NoFlavors

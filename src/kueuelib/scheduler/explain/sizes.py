@@ -13,8 +13,7 @@ import attrs
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.changes import CandidateChange, RaiseQuota, RaiseWeight
 from kueuelib.scheduler.explain.own_changes import FewerPods
-from kueuelib.scheduler.explain.trial import TrialOutcome
-from kueuelib.scheduler.explain.tried_change import TriedChange
+from kueuelib.scheduler.explain.trial import TrialOutcome, TriedChange
 from kueuelib.scheduler.quota.amounts import PODS
 from kueuelib.scheduler.quota.queue_spec import CohortQuotas, QueueSpec
 

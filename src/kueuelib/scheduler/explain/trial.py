@@ -23,6 +23,7 @@ from kueuelib.api.workload_state import passed
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Admit, decide
 from kueuelib.scheduler.engine import Engine, Settled
+from kueuelib.scheduler.explain.changes import CandidateChange
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.explain.leaving import engine_of
 from kueuelib.scheduler.explain.world import World, difference
@@ -469,3 +470,45 @@ def deciders_of(world: World, key: ObjectKey, outcome: TrialOutcome) -> tuple[st
 
 def _not_ready(workload: Workload, required: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in required if not passed(workload, [name]))
+
+
+@frozen
+class TriedChange:
+    """A change that was tried.
+
+    Attributes:
+        change: what to do.
+        outcome: its outcome.
+        checks: the admission checks that decide afterwards.
+        sized: whether a size was searched for; if not, only a smaller one is worth reporting.
+    """
+
+    change: CandidateChange
+    outcome: TrialOutcome
+    checks: tuple[str, ...] = ()
+    sized: bool = True
+
+    @property
+    def victims(self) -> tuple[ObjectKey, ...]:
+        """The workloads that would be preempted for it."""
+        return self.outcome.victims
+
+
+@frozen
+class TriedPair:
+    """Two changes that were tried together, neither of which is enough alone.
+
+    Attributes:
+        changes: what to do.
+        outcome: their outcome.
+        checks: the admission checks that decide afterwards.
+    """
+
+    changes: tuple[CandidateChange, CandidateChange]
+    outcome: TrialOutcome
+    checks: tuple[str, ...] = ()
+
+    @property
+    def victims(self) -> tuple[ObjectKey, ...]:
+        """The workloads that would be preempted for them."""
+        return self.outcome.victims
