@@ -19,7 +19,7 @@ from kueuelib.api.names import (
     is_dns1123_label,
     is_qualified_name,
 )
-from kueuelib.app.configuration import KIND, Configuration
+from kueuelib.app.configuration import KIND, Configuration, check_tls
 from kueuelib.app.configuration_text import (
     V1BETA1,
     V1BETA2,
@@ -36,7 +36,6 @@ from kueuelib.app.decision_blocks import (
 from kueuelib.app.decoding import ConfigurationRefusal, check_keys, decode, refusal_of, refuse_any
 from kueuelib.app.feature_gates import check_configured_gates, check_feature_gates
 from kueuelib.app.metrics import check_custom_labels
-from kueuelib.app.tls import check_tls
 from kueuelib.errors import ConfigError
 from kueuelib.machinery.election_options import ElectionOptions
 from kueuelib.machinery.selectors import from_label_selector
