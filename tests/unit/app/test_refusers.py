@@ -21,8 +21,7 @@ from kueuelib.app.doctor.snapshot import PERMISSIONS
 from kueuelib.app.explaining.asking import ask
 from kueuelib.app.explaining.starts import refusal_notes
 from kueuelib.app.explaining.subject import parse_reference
-from kueuelib.app.refused_writes import standing
-from kueuelib.app.refusers import remedy
+from kueuelib.app.refusers import remedy, standing
 from kueuelib.controllers.applier import ADMISSION_REFUSED
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ApiError, Forbidden

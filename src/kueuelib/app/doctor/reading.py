@@ -52,7 +52,7 @@ from kueuelib.app.explaining.gather import (
 )
 from kueuelib.app.explaining.subject import owning_job
 from kueuelib.app.installation import Installation
-from kueuelib.app.refused_writes import REASONS
+from kueuelib.app.refusers import REASONS
 from kueuelib.controllers.foreign_reservations import RESERVED_BY_ANOTHER
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT, manager_user
 from kueuelib.errors import ApiError, Forbidden, NotFound, TransportError

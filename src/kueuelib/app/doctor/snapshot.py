@@ -22,8 +22,7 @@ from kueuelib.app.configuration import Configuration
 from kueuelib.app.explaining.gather import NEEDED, ClusterData, Lists, labels_decide
 from kueuelib.app.explaining.nodes import PLACING, names_topology
 from kueuelib.app.explaining.subject import workload_of
-from kueuelib.app.refused_writes import REASONS, standing
-from kueuelib.app.refusers import dead_webhook, latest
+from kueuelib.app.refusers import REASONS, dead_webhook, latest, standing
 from kueuelib.jobs.contract.field_rules import identifier
 from kueuelib.jobs.lookups.stores import job_uids
 from kueuelib.jobs.reconcile.plan import NOT_QUEUED

@@ -24,8 +24,7 @@ from kueuelib.api.names import (
 )
 from kueuelib.api.phrases import some
 from kueuelib.app.foreign_finalizers import foreign_finalizers, removal_of
-from kueuelib.app.refused_writes import STANDING, problem_of, standing
-from kueuelib.app.refusers import ago, find_remedy, latest, said
+from kueuelib.app.refusers import STANDING, ago, find_remedy, latest, problem_of, said, standing
 from kueuelib.errors import Forbidden, NotFound
 from kueuelib.jobs.batch.job import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings, QuotaReleaseStrategy

@@ -14,8 +14,14 @@ from kueuelib.api.phrases import some
 from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import NAMESPACE_STUCK, REFUSED, STATUS_LOST, explanations
 from kueuelib.app.doctor.snapshot import ClusterSnapshot
-from kueuelib.app.refused_writes import PODS_REFUSED, problem_of
-from kueuelib.app.refusers import ago, is_refusal, lacks_permission, remedy
+from kueuelib.app.refusers import (
+    PODS_REFUSED,
+    ago,
+    is_refusal,
+    lacks_permission,
+    problem_of,
+    remedy,
+)
 
 
 @check(REFUSED, EVENTS.kind, "Workload")
