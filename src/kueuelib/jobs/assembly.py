@@ -29,9 +29,8 @@ from kueuelib.controllers.manifests import manager_user
 from kueuelib.controllers.webhooks import QueueingEntry, queueing_entries, sparing
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.catalog.plugins import as_integration, registry_for
-from kueuelib.jobs.catalog.registry import Registry
 from kueuelib.jobs.contract.generic_job import GenericJob
-from kueuelib.jobs.contract.integration import Integration
+from kueuelib.jobs.contract.integration import Integration, Registry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.kinds.follower import InformerEpoch, KindFollower, KindMetrics, is_lasting
 from kueuelib.jobs.kinds.kind_controller import AbandonedWorkloads, KindController

@@ -18,9 +18,8 @@ from typing import Any
 from kueuelib.api.names import COMMON_FRAMEWORKS, POD_FRAMEWORK
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.batch.job import BATCH_JOB
-from kueuelib.jobs.catalog.registry import Registry
 from kueuelib.jobs.contract.generic_job import GenericJob
-from kueuelib.jobs.contract.integration import Integration
+from kueuelib.jobs.contract.integration import Integration, Registry
 from kueuelib.runtime.importing import loaded
 
 GROUP = "kueuelib.jobs"
