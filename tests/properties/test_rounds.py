@@ -8,8 +8,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from kueuelib.api.preemption_policies import RECLAIM_WITHIN_COHORT
-from kueuelib.scheduler.rounds import Rounds
-from kueuelib.testing.scenarios import run
+from kueuelib.testing.scenarios import Rounds, run
 
 QUEUES = ("a", "b", "c")
 FLAVORS = ("one", "two")

@@ -14,9 +14,8 @@ import orjson
 import pytest
 from outcomes import outcome
 
-from kueuelib.scheduler.rounds import Rounds
 from kueuelib.testing.scenario_form import EXCEEDS_QUOTA
-from kueuelib.testing.scenarios import run
+from kueuelib.testing.scenarios import Rounds, run
 
 DATA = Path(__file__).parent / "data"
 OTHERWISE = {

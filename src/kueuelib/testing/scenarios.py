@@ -37,7 +37,7 @@ from kueuelib.api.names import (
 )
 from kueuelib.errors import InvalidObject
 from kueuelib.scheduler import events
-from kueuelib.scheduler.decide.cycle import CycleInput, Head, Plan, Wait, decide
+from kueuelib.scheduler.decide.cycle import CycleInput, Head, Plan, Wait, decide, decide_on
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.object_reasons import (
     ClusterQueueInactive,
@@ -47,8 +47,8 @@ from kueuelib.scheduler.object_reasons import (
 )
 from kueuelib.scheduler.pending.queue import PendingPlace
 from kueuelib.scheduler.quota.cache import share_of_cohort, share_of_queue
+from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, NoLongerFits, Preempting
-from kueuelib.scheduler.rounds import Rounds
 from kueuelib.scheduler.settings import BOTH_STRATEGIES, FairSharing, Settings
 from kueuelib.scheduler.values import changed
 from kueuelib.testing import topology_scenarios
@@ -63,6 +63,67 @@ from kueuelib.testing.builders import (
     make_workload,
 )
 from kueuelib.testing.scenario_form import EXCEEDS_QUOTA, PARALLEL, check
+
+
+class Rounds:
+    """Decides cycles, and keeps the snapshot from one to the next while it is valid.
+
+    A round is a cycle that reuses the snapshot of earlier rounds, on which their admissions are
+    charged. The state is the same as long as nothing else happened and no victims are searched for,
+    because a snapshot does not contain workloads that were admitted after it was taken. So heads
+    that may preempt get a new one, as does a cycle beside Workloads that leave.
+
+    Attributes:
+        snapshots: how many snapshots were taken.
+    """
+
+    def __init__(self) -> None:
+        self._snapshot: Snapshot | None = None
+        self.snapshots = 0
+
+    def decide(self, cycle: CycleInput, now: float) -> Plan:
+        """Decides one round, like `kueuelib.scheduler.decide.cycle.decide`.
+
+        Args:
+            cycle: the heads, and the state for the case that a snapshot is needed.
+            now: seconds since the epoch.
+        """
+        snapshot = self._snapshot
+        if snapshot is None or not _serves(snapshot, cycle):
+            snapshot = self._snapshot = Snapshot(cycle.frozen)
+            self.snapshots += 1
+        mark = snapshot.mark()
+        plan = decide_on(snapshot, cycle, now)
+        snapshot.undo(mark)
+        if plan.preemptions:
+            self._snapshot = None
+        return plan
+
+    def settled(self, settled: Settled, engine: Engine) -> None:
+        """Charges the admissions of a round; call it after `Engine.settle`."""
+        if self._snapshot is None:
+            return
+        for admit in settled.admissions:
+            queue, holder = (
+                self._snapshot.queue(admit.cluster_queue),
+                engine.cache.holder(admit.key),
+            )
+            if queue is None or holder is None:
+                self._snapshot = None
+                return
+            self._snapshot.add(queue, holder.usage)
+
+    def forget(self) -> None:
+        """Drops the snapshot after an outside change."""
+        self._snapshot = None
+
+
+def _serves(snapshot: Snapshot, cycle: CycleInput) -> bool:
+    if cycle.promised or cycle.leaving:
+        return False
+    queues = [snapshot.queue(head.cluster_queue) for head in cycle.heads]
+    return all(queue is not None and queue.spec.preemption.never_preempts for queue in queues)
+
 
 # ---- the initial facts of a scenario, in the form that an engine observes ------------------------
 
