@@ -15,7 +15,7 @@ from figures import show
 from samples import MAKERS
 
 from kueuelib.api.kinds import PODS
-from kueuelib.machinery.reflector_options import ReflectorOptions
+from kueuelib.machinery.options import ReflectorOptions
 from kueuelib.runtime import informer, watch
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Deadlines, Limit
 from kueuelib.runtime.informer import InformerMetrics, ListWatch

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from kueuelib.api.meta import Resource, key_of
 from kueuelib.errors import Gone, ServerTimeout, TransportError
+from kueuelib.machinery.options import ReflectorOptions
 from kueuelib.machinery.reflector import ReflectorCore
-from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
     List,

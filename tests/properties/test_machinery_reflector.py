@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from kueuelib.api.meta import ObjectKey, Resource, key_of
 from kueuelib.errors import Forbidden, Gone, ServerError, ServerTimeout, TransportError, api_error
+from kueuelib.machinery.options import ReflectorOptions
 from kueuelib.machinery.reflector import ReflectorCore
-from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
     List,

@@ -37,7 +37,7 @@ from kueuelib.app.decoding import ConfigurationRefusal, check_keys, decode, refu
 from kueuelib.app.feature_gates import check_configured_gates, check_feature_gates
 from kueuelib.app.metrics import check_custom_labels
 from kueuelib.errors import ConfigError
-from kueuelib.machinery.election_options import ElectionOptions
+from kueuelib.machinery.options import ElectionOptions
 from kueuelib.machinery.selectors import from_label_selector
 from kueuelib.runtime.addresses import check_servable, parse_address
 from kueuelib.runtime.yaml_files import documents, read_text

@@ -22,7 +22,7 @@ from kueuelib.api.conversion import convert
 from kueuelib.api.kinds import KUEUE, VERSIONS
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.errors import ApiError, KueuelibError, NotFound, ServerError, TransportError
-from kueuelib.machinery.reflector_options import PAGE_SIZE
+from kueuelib.machinery.options import PAGE_SIZE
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.queries import ObjectList
 

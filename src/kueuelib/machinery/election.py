@@ -9,7 +9,7 @@ import attrs
 from kueuelib.api.kinds import LEASES
 from kueuelib.api.meta import Obj, annotations_of, format_micro_time, labels_of
 from kueuelib.errors import Conflict, HistoryLost
-from kueuelib.machinery.election_options import ElectionOptions
+from kueuelib.machinery.options import ElectionOptions
 from kueuelib.machinery.replica import version_number
 
 # ---- the inputs of an `ElectionCore`, and its commands to the shell ------------------------------

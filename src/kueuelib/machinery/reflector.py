@@ -8,7 +8,7 @@ from enum import Enum
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.errors import ApiError, Gone, TooManyRequests, TransportError, api_error
 from kueuelib.machinery.backoff import Backoff
-from kueuelib.machinery.reflector_options import PAGE_SIZE, ReflectorOptions
+from kueuelib.machinery.options import PAGE_SIZE, ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
     Command,

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kueuelib.api.struct import wire as wire
     from kueuelib.errors import FieldError as FieldError
     from kueuelib.errors import TerminalError as TerminalError
-    from kueuelib.machinery.election_options import ElectionOptions as ElectionOptions
+    from kueuelib.machinery.options import ElectionOptions as ElectionOptions
     from kueuelib.machinery.store import Delta as Delta
     from kueuelib.runtime import predicates as predicates
     from kueuelib.runtime.cache import Cache as Cache
@@ -98,7 +98,7 @@ else:
             "kueuelib.api.quantity": "Quantity",
             "kueuelib.api.struct": "Struct Time frozen wire",
             "kueuelib.errors": "FieldError TerminalError errors",
-            "kueuelib.machinery.election_options": "ElectionOptions",
+            "kueuelib.machinery.options": "ElectionOptions",
             "kueuelib.machinery.store": "Delta",
             "kueuelib.runtime.certificates": "server_context",
             "kueuelib.runtime.cache": "Cache",

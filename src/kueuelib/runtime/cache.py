@@ -16,7 +16,7 @@ from kueuelib.api.kinds import CRDS
 from kueuelib.api.meta import KubeObject, Obj, ObjectKey, Resource, group_kind_of, key_of
 from kueuelib.errors import ApiError, ConfigError, NotFound, TransportError
 from kueuelib.machinery.backoff import Backoff
-from kueuelib.machinery.reflector_options import ReflectorOptions
+from kueuelib.machinery.options import ReflectorOptions
 from kueuelib.machinery.replica import version_number
 from kueuelib.machinery.store import NAMESPACE_INDEX, Delta, Store, Transform, strip
 from kueuelib.runtime.client import Client, K, read, unlisted

@@ -11,8 +11,8 @@ import attrs
 from kueuelib.api.forms import Typed, raw_of, resource_of, typed_of
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.errors import ApiError, ConfigError, NotFound, TransportError
+from kueuelib.machinery.options import PAGE_SIZE
 from kueuelib.machinery.ownership import taken_over
-from kueuelib.machinery.reflector_options import PAGE_SIZE
 from kueuelib.runtime import queries
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.queries import ObjectList, Params, PatchType, object_path, params_of

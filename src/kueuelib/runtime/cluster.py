@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kueuelib.errors import ApiError, ConfigError, TransportError
 from kueuelib.machinery.backoff import Backoff
-from kueuelib.machinery.reflector_options import ReflectorOptions
+from kueuelib.machinery.options import ReflectorOptions
 from kueuelib.runtime.cache import SYNC_TIMEOUT, Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock

@@ -21,8 +21,8 @@ from kueuelib.errors import (
     TransportError,
 )
 from kueuelib.machinery.backoff import Backoff
+from kueuelib.machinery.options import PAGE_SIZE, ReflectorOptions
 from kueuelib.machinery.reflector import ReflectorCore
-from kueuelib.machinery.reflector_options import PAGE_SIZE, ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
     Command,

@@ -32,7 +32,7 @@ from kueuelib.machinery.election import (
     UpdateLease,
     Written,
 )
-from kueuelib.machinery.election_options import ElectionOptions
+from kueuelib.machinery.options import ElectionOptions
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.failures import with_fix

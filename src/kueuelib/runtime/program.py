@@ -10,7 +10,7 @@ from types import MappingProxyType
 from kueuelib.api.kinds import LEASES
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import ApiError, ConfigError, Forbidden, TransportError
-from kueuelib.machinery.election_options import ElectionOptions
+from kueuelib.machinery.options import ElectionOptions
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import wait_for_server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.app.stored_versions import PageSizes
-from kueuelib.machinery.reflector_options import PAGE_SIZE
+from kueuelib.machinery.options import PAGE_SIZE
 
 
 def requests(stored: str) -> tuple[int, int]:

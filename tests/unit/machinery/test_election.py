@@ -22,7 +22,7 @@ from kueuelib.machinery.election import (
     UpdateLease,
     Written,
 )
-from kueuelib.machinery.election_options import ElectionOptions
+from kueuelib.machinery.options import ElectionOptions
 
 LEASE = ObjectKey("ns", "manager")
 WALL = 1_700_000_000.0

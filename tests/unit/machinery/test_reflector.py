@@ -18,8 +18,8 @@ from kueuelib.errors import (
     Unauthorized,
     api_error,
 )
+from kueuelib.machinery.options import ReflectorOptions
 from kueuelib.machinery.reflector import ReflectorCore
-from kueuelib.machinery.reflector_options import ReflectorOptions
 from kueuelib.machinery.reflector_protocol import (
     Apply,
     List,

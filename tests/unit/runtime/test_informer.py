@@ -13,7 +13,7 @@ from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import ConfigError, Forbidden, HistoryLost, NotFound
 from kueuelib.machinery.backoff import Backoff
-from kueuelib.machinery.reflector_options import ReflectorOptions
+from kueuelib.machinery.options import ReflectorOptions
 from kueuelib.machinery.replica import version_number
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.cache import Cache, OptionalInformer

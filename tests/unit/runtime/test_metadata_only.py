@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from kueuelib.machinery.reflector_options import ReflectorOptions
+from kueuelib.machinery.options import ReflectorOptions
 from kueuelib.runtime import (
     Cache,
     Client,

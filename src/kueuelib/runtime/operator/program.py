@@ -12,7 +12,7 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey, Resource
 from kueuelib.errors import ApiError, ConfigError, TransportError
-from kueuelib.machinery.election_options import ElectionOptions
+from kueuelib.machinery.options import ElectionOptions
 from kueuelib.runtime.addresses import check_servable, own_namespace, parse_address
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.certificates import service_names

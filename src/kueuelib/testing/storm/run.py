@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from kueuelib.checks.reconciler import LAST_PAUSE
 from kueuelib.jobs.reconcile.plan import INVALID_RETRY
-from kueuelib.machinery.reflector_options import ReflectorOptions
+from kueuelib.machinery.options import ReflectorOptions
 from kueuelib.runtime.watch import BOOKMARK_IDLE, STOP_GRACE
 from kueuelib.testing.storm.adversary import AMBUSHES, Hostile, Remaining
 from kueuelib.testing.storm.draws import Draws

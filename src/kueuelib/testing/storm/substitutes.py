@@ -26,7 +26,7 @@ import structlog
 from kueuelib.controllers import admission
 from kueuelib.embedded import credentials as tls
 from kueuelib.embedded.admission import dialling
-from kueuelib.machinery.reflector_options import ReflectorOptions
+from kueuelib.machinery.options import ReflectorOptions
 from kueuelib.runtime import informer
 from kueuelib.runtime.certificates import Certificates, ServerNames
 from kueuelib.runtime.clock import SystemClock
