@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from kueuelib.scheduler.topology.demand import POD_SLOTS, Plan, PodsToPlace
+from kueuelib.scheduler.topology.demand import POD_SLOTS, LevelPlan, PodsToPlace
 from kueuelib.scheduler.topology.tree import Columns, DomainTree
 from kueuelib.scheduler.values import value
 
@@ -24,7 +24,7 @@ _REQUESTS: Final = 64
 
 
 @value
-class Counts:
+class DomainCounts:
     """What the domains of one level could hold, by position.
 
     Without a leader the numbers with one are the same lists.
@@ -49,16 +49,16 @@ class Counts:
             return self.pods, self.slices
         return self.pods, self.slices, self.pods_l, self.slices_l, self.leader
 
-    def cut(self, spans: Iterable[Span]) -> Counts:
+    def cut(self, spans: Iterable[Span]) -> DomainCounts:
         """Those of some neighbours, one span behind the other."""
         spans = [*spans]
         lists = [[n for a, b in spans for n in numbers[a:b]] for numbers in self._lists]
         if len(lists) > 2:
-            return Counts(*lists)
+            return DomainCounts(*lists)
         pods, slices = lists
-        return Counts(pods, slices, pods, slices, pods)
+        return DomainCounts(pods, slices, pods, slices, pods)
 
-    def replace(self, positions: Iterable[int], new: Counts) -> list[int]:
+    def replace(self, positions: Iterable[int], new: DomainCounts) -> list[int]:
         """Takes over the counts of some domains; returns which of them had others."""
         positions = [*positions]
         changed: set[int] = set()
@@ -91,8 +91,8 @@ def _smaller(some: Iterable[int], others: Iterable[int]) -> Numbers:
 
 
 def _in_leaves(
-    free: Columns, size: int, asked: PodsToPlace, plan: Plan, barred: Iterable[int], last: int
-) -> Counts:
+    free: Columns, size: int, asked: PodsToPlace, plan: LevelPlan, barred: Iterable[int], last: int
+) -> DomainCounts:
     """The counts of leaves.
 
     Args:
@@ -125,7 +125,9 @@ def _in_leaves(
     return _with_slices(pods, pods_l, leader, own)
 
 
-def _above(children: Counts, spans: Sequence[Span], level: int, plan: Plan) -> Counts:
+def _above(
+    children: DomainCounts, spans: Sequence[Span], level: int, plan: LevelPlan
+) -> DomainCounts:
     """The counts of domains of a level.
 
     Args:
@@ -149,16 +151,16 @@ def _above(children: Counts, spans: Sequence[Span], level: int, plan: Plan) -> C
     slices = slices_l = [sum(children.slices[a:b]) for a, b in spans]
     if led:
         slices_l = _beside(slices, children.slices, children.slices_l, leader, spans)
-    return Counts(pods, slices, pods_l, slices_l, above)
+    return DomainCounts(pods, slices, pods_l, slices_l, above)
 
 
-def _with_slices(pods: Numbers, pods_l: Numbers, leader: Numbers, size: int) -> Counts:
+def _with_slices(pods: Numbers, pods_l: Numbers, leader: Numbers, size: int) -> DomainCounts:
     """The counts of a level whose domains hold slices of this size; 0: none."""
     slices = pods if size == 1 else [n // size for n in pods] if size else [0] * len(pods)
     slices_l = slices
     if leader is not pods and size:
         slices_l = pods_l if size == 1 else [n // size for n in pods_l]
-    return Counts(pods, slices, pods_l, slices_l, leader)
+    return DomainCounts(pods, slices, pods_l, slices_l, leader)
 
 
 def _beside(
@@ -172,8 +174,8 @@ def _beside(
 
 
 def counted(
-    tree: DomainTree, free: Columns, asked: PodsToPlace, plan: Plan, barred: Iterable[int]
-) -> list[Counts]:
+    tree: DomainTree, free: Columns, asked: PodsToPlace, plan: LevelPlan, barred: Iterable[int]
+) -> list[DomainCounts]:
     """The counts of all levels."""
     last = len(tree.levels) - 1
     counts = [_in_leaves(free, len(tree.leaves), asked, plan, barred, last)]
@@ -183,11 +185,11 @@ def counted(
 
 
 def _count_again(
-    counts: list[Counts],
+    counts: list[DomainCounts],
     tree: DomainTree,
     free: Columns,
     asked: PodsToPlace,
-    plan: Plan,
+    plan: LevelPlan,
     barred: Container[int],
     leaves: Iterable[int],
 ) -> None:
@@ -222,7 +224,7 @@ class _Kept:
         seen: how many of these.
     """
 
-    counts: list[Counts]
+    counts: list[DomainCounts]
     barred: Mapping[int, str]
     at: int
     tried: Sequence[int]
@@ -251,11 +253,11 @@ class Tallies:
         tree: DomainTree,
         free: Columns,
         asked: PodsToPlace,
-        plan: Plan,
+        plan: LevelPlan,
         barred: Mapping[int, str],
         at: int,
         tried: Sequence[int],
-    ) -> list[Counts]:
+    ) -> list[DomainCounts]:
         """The counts of all levels; to be read before the next call.
 
         Args:

@@ -43,7 +43,7 @@ class Unplaceable:
 
 
 @frozen
-class Plan:
+class LevelPlan:
     """A request in terms of the levels of a tree.
 
     Attributes:
@@ -108,7 +108,7 @@ def missing_level(request: TopologyRequest, levels: Sequence[str]) -> str | None
     return next((each for each in named if each not in levels), None)
 
 
-def planned(tree: DomainTree, asked: PodsToPlace) -> Plan | Unplaceable:
+def planned(tree: DomainTree, asked: PodsToPlace) -> LevelPlan | Unplaceable:
     """What pods ask in terms of the levels of a tree, or why they ask for what it lacks."""
     request, levels = asked.request, tree.levels
     last = len(levels) - 1
@@ -146,7 +146,7 @@ def planned(tree: DomainTree, asked: PodsToPlace) -> Plan | Unplaceable:
     if isinstance(inner, Unplaceable):
         return inner
     loose = required is None and preferred is None
-    return Plan(level, required is not None, loose, size, slice_level, inner, layers)
+    return LevelPlan(level, required is not None, loose, size, slice_level, inner, layers)
 
 
 def _inner_sizes(

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kueuelib.api.core import Toleration
-from kueuelib.scheduler.topology.counting import Counts, Moment, counted
-from kueuelib.scheduler.topology.demand import Plan, PodsToPlace
+from kueuelib.scheduler.topology.counting import DomainCounts, Moment, counted
+from kueuelib.scheduler.topology.demand import LevelPlan, PodsToPlace
 from kueuelib.scheduler.topology.tree import Charges, Columns, DomainTree, LeafKey
 from kueuelib.scheduler.values import value
 
@@ -87,8 +87,8 @@ class FlavorRoom:
         return True
 
     def counts(
-        self, asked: PodsToPlace, plan: Plan, barred: Mapping[int, str], outside: Sequence[int]
-    ) -> list[Counts]:
+        self, asked: PodsToPlace, plan: LevelPlan, barred: Mapping[int, str], outside: Sequence[int]
+    ) -> list[DomainCounts]:
         """How many pods each domain could hold, by level; to be read before anything changes.
 
         Args:

@@ -11,10 +11,16 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from kueuelib.scheduler.topology.counting import Counts, Numbers, counted
-from kueuelib.scheduler.topology.demand import POD_SLOTS, Plan, PodsToPlace, Unplaceable, planned
+from kueuelib.scheduler.topology.counting import DomainCounts, Numbers, counted
+from kueuelib.scheduler.topology.demand import (
+    POD_SLOTS,
+    LevelPlan,
+    PodsToPlace,
+    Unplaceable,
+    planned,
+)
 from kueuelib.scheduler.topology.leaf_room import FlavorNodes, FlavorRoom
-from kueuelib.scheduler.topology.searching import Search
+from kueuelib.scheduler.topology.searching import DomainSearch
 from kueuelib.scheduler.topology.tree import Columns, DomainTree, Path, name_of
 from kueuelib.scheduler.values import record, value
 
@@ -109,7 +115,7 @@ def place(
         )
     room = FlavorRoom(nodes) if room is None else room
     counts = room.counts(asked, plan, barred, outside)
-    search = Search(tree, plan, counts, led=asked.leader is not None, mixed=nodes.mixed)
+    search = DomainSearch(tree, plan, counts, led=asked.leader is not None, mixed=nodes.mixed)
     level, chosen = search.choose(asked.count // plan.size)
     if isinstance(chosen, int):
         fitting = chosen
@@ -138,7 +144,7 @@ def place(
     )
 
 
-def _most_room(tree: DomainTree, plan: Plan, counts: list[Counts], wanted: int) -> str:
+def _most_room(tree: DomainTree, plan: LevelPlan, counts: list[DomainCounts], wanted: int) -> str:
     """See `NoDomain.best`."""
     if not plan.required:
         return ""
@@ -216,7 +222,7 @@ def _note_full(
 
 
 def _layers(
-    tree: DomainTree, plan: Plan, counts: list[Counts], level: int, count: int
+    tree: DomainTree, plan: LevelPlan, counts: list[DomainCounts], level: int, count: int
 ) -> tuple[tuple[str, int, int], ...]:
     """For each layer of slices in slices, how many fit below the best domain, and are wanted."""
     if len(plan.layers) < 2:

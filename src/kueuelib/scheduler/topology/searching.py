@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kueuelib.scheduler.topology.counting import Counts, Numbers
-from kueuelib.scheduler.topology.demand import Plan
+from kueuelib.scheduler.topology.counting import DomainCounts, Numbers
+from kueuelib.scheduler.topology.demand import LevelPlan
 from kueuelib.scheduler.topology.tree import DomainTree
 
 Share = tuple[int, int, int]
 """A domain, by position, with its pods and its leaders."""
 
 
-class Search:
+class DomainSearch:
     """Chooses domains for one request.
 
     Args:
@@ -30,7 +30,13 @@ class Search:
     """
 
     def __init__(
-        self, tree: DomainTree, plan: Plan, counts: list[Counts], *, led: bool, mixed: bool
+        self,
+        tree: DomainTree,
+        plan: LevelPlan,
+        counts: list[DomainCounts],
+        *,
+        led: bool,
+        mixed: bool,
     ) -> None:
         self._tree = tree
         self._plan = plan
