@@ -6,17 +6,31 @@ import asyncio
 import gc
 import logging
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from spread import spread
 
 # No example is timed: how long one takes says more about the machine than about the code.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 # The gate judges a change, not the luck of a day: the same code meets the same examples.
 settings.register_profile("gate", settings.get_profile("untimed"), derandomize=True)
 settings.load_profile("gate" if os.environ.get("CI") else "untimed")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Workers begin with what takes long."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        items[:] = spread(items, Path(__file__).parent, workers)
 
 
 def pytest_collection_finish() -> None:
