@@ -1,22 +1,22 @@
 """Defaults and rules of the queueing kinds, as the admission webhooks apply them.
 
 Everything is a pure function on raw objects of either version; the paths in the errors are those of
-the given version. Rules that the schema of the CRD has are not repeated here.
+the given version. Rules that the schema of the CRD has are not repeated here; defaults leave a
+value of the wrong type alone, because the schema refuses it afterwards.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from kueuelib.api.codec import decode
-from kueuelib.api.defaulting import (
-    default_cluster_queue,
-    default_resource_flavor,
-    default_workload,
-    unchanged,
-)
+from kueuelib.api.kinds import KUEUE, V1BETA1
 from kueuelib.api.kueue import (
+    MAIN_POD_SET,
+    MAY_STOP_SEARCH,
+    NEVER,
+    TRY_NEXT_FLAVOR,
     AdmissionCheck,
     ClusterQueue,
     Cohort,
@@ -25,6 +25,7 @@ from kueuelib.api.kueue import (
     Workload,
 )
 from kueuelib.api.meta import KubeObject, Obj
+from kueuelib.api.names import IN_USE_FINALIZER
 from kueuelib.api.struct import frozen
 from kueuelib.api.validation.fields import gate_errors, without_nulls
 from kueuelib.api.validation.queues import (
@@ -38,6 +39,70 @@ from kueuelib.api.validation.workload import workload_errors
 from kueuelib.errors import FieldError, InvalidObject
 
 _Errors = Callable[[Obj, Obj | None], Iterator[FieldError]]
+
+
+_PREEMPTION: Final = {"reclaimWithinCohort": NEVER, "withinClusterQueue": NEVER}
+_BORROWING: Final = {"policy": NEVER}
+
+
+def default_cluster_queue(obj: Obj) -> Obj:
+    """The ClusterQueue with finalizer, preemption and fungibility policies."""
+    obj = _with_finalizer(obj)
+    spec = _child(obj, "spec")
+    preemption = _child(spec, "preemption")
+    _fill(preemption, _PREEMPTION)
+    _fill(_child(preemption, "borrowWithinCohort"), _BORROWING)
+    old = obj.get("apiVersion") == f"{KUEUE}/{V1BETA1}"
+    borrow = "Borrow" if old else MAY_STOP_SEARCH
+    fungibility = {"whenCanBorrow": borrow, "whenCanPreempt": TRY_NEXT_FLAVOR}
+    _fill(_child(spec, "flavorFungibility"), fungibility)
+    return obj
+
+
+def default_resource_flavor(obj: Obj) -> Obj:
+    """The ResourceFlavor with its finalizer."""
+    return _with_finalizer(obj)
+
+
+def default_workload(obj: Obj) -> Obj:
+    """The Workload with a name for a single pod set without one."""
+    spec = obj.get("spec")
+    pod_sets = spec.get("podSets") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(pod_sets, list) or len(pod_sets) != 1:
+        return obj
+    (pod_set,) = pod_sets
+    if not isinstance(pod_set, dict) or pod_set.get("name"):
+        return obj
+    return {**obj, "spec": {**spec, "podSets": [{**pod_set, "name": MAIN_POD_SET}]}}
+
+
+def unchanged(obj: Obj) -> Obj:
+    """The object itself, for kinds without defaults of the webhook."""
+    return obj
+
+
+def _with_finalizer(obj: Obj) -> Obj:
+    obj = dict(obj)
+    metadata = _child(obj, "metadata")
+    finalizers = metadata.get("finalizers")
+    if finalizers is None or (isinstance(finalizers, list) and IN_USE_FINALIZER not in finalizers):
+        metadata["finalizers"] = [*(finalizers or ()), IN_USE_FINALIZER]
+    return obj
+
+
+def _child(parent: Obj, name: str) -> Obj:
+    """A private copy of a child object, created if missing; detached if it is not an object."""
+    child = parent.get(name)
+    if child is not None and not isinstance(child, dict):
+        return {}
+    parent[name] = copied = dict(child or {})
+    return copied
+
+
+def _fill(target: Obj, defaults: Mapping[str, Any]) -> None:
+    for key, value in defaults.items():
+        if target.get(key) is None:
+            target[key] = value
 
 
 @frozen

@@ -9,12 +9,11 @@ import attrs
 
 from kueuelib.api import batch, core, kueue
 from kueuelib.api.codec import decode
-from kueuelib.api.defaulting import default_workload
 from kueuelib.api.kinds import CRON_JOBS, JOBS, PODS, WORKLOADS
 from kueuelib.api.meta import Obj, ObjectKey, Resource, controller_of, format_time, key_of
 from kueuelib.api.names import PREBUILT_LABEL, workload_name
 from kueuelib.api.quantity import Quantity
-from kueuelib.api.validation import validate_workload
+from kueuelib.api.validation import default_workload, validate_workload
 from kueuelib.api.validation.fields import NOT_NEGATIVE, each, invalid
 from kueuelib.api.workload_state import is_finished
 from kueuelib.app.explaining.gather import ObjectNotFound
