@@ -16,7 +16,7 @@ from kueuelib.simulator.cluster import ClusterSetup
 from kueuelib.simulator.driver import Driver
 from kueuelib.simulator.forecast import Known, RunTimes, cluster_in, forecasts
 from kueuelib.simulator.live import Listener, Live
-from kueuelib.simulator.work import TraceJob, pods
+from kueuelib.simulator.trace import TraceJob, pods
 from kueuelib.testing.builders import make_cluster_queue, make_flavor, make_local_queue
 
 DAYS = 18

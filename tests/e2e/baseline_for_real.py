@@ -38,7 +38,7 @@ from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.parsing import Faults
 from kueuelib.simulator.readers.made_up import read_generator
 from kueuelib.simulator.readers.source import TraceSource
-from kueuelib.simulator.work import TraceJob
+from kueuelib.simulator.trace import TraceJob
 from kueuelib.testing.storm.bundled import BundledManager
 from kueuelib.testing.storm.environment import CONFIGURATION
 from kueuelib.testing.storm.history import Commit

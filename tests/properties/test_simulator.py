@@ -24,8 +24,7 @@ from kueuelib.simulator.driver import Driver, Timing
 from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.meter import GROUPS, Meter
 from kueuelib.simulator.play import JobRows, QueueRows
-from kueuelib.simulator.trace import Trace
-from kueuelib.simulator.work import TraceJob, pods
+from kueuelib.simulator.trace import Trace, TraceJob, pods
 from kueuelib.testing.builders import make_cluster_queue, make_flavor, make_local_queue
 from kueuelib.workload import states
 

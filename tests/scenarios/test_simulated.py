@@ -22,7 +22,7 @@ from kueuelib.scheduler.decide.preemption.victims import PendingPreemption
 from kueuelib.simulator.cluster import ClusterSetup, cluster_of
 from kueuelib.simulator.driver import Driver, Timing
 from kueuelib.simulator.live import Listener, Live
-from kueuelib.simulator.work import PodShape, TraceJob
+from kueuelib.simulator.trace import PodShape, TraceJob
 from kueuelib.testing.scenarios import facts, pending, run, settings_of
 
 START = 1_000_000

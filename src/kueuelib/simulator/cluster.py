@@ -21,8 +21,7 @@ from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.settings import DEFAULTS, Settings
 from kueuelib.scheduler.topology.nodes import NodeFacts, node_facts
 from kueuelib.simulator.parsing import named
-from kueuelib.simulator.trace import Demand, Trace
-from kueuelib.simulator.work import CPU
+from kueuelib.simulator.trace import CPU, Demand, Trace
 
 # ---- queues for a trace without any: one ClusterQueue per queue of its jobs ----------------------
 # All are in one cohort, so each may borrow what the others do not use. Together they own the

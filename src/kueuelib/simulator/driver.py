@@ -25,7 +25,7 @@ from kueuelib.simulator.cluster import ClusterSetup
 from kueuelib.simulator.job_lifecycles import Agenda, JobLifecycles, Timing
 from kueuelib.simulator.live import Audience, Listener, Live
 from kueuelib.simulator.parsing import END_OF_TIME
-from kueuelib.simulator.work import TraceJob
+from kueuelib.simulator.trace import TraceJob
 from kueuelib.workload.life import LifeSettings
 
 __all__ = [

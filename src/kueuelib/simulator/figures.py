@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import attrs
 
-from kueuelib.simulator.work import CPU
+from kueuelib.simulator.trace import CPU
 
 DIGITS = 3
 """Significant digits of quantiles; whole numbers up to 999 are exact."""

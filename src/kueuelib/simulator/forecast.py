@@ -30,7 +30,7 @@ from kueuelib.scheduler.topology.nodes import NodeFacts
 from kueuelib.simulator.cluster import ClusterSetup
 from kueuelib.simulator.driver import Driver
 from kueuelib.simulator.live import Listener, Live
-from kueuelib.simulator.work import PodShape, TraceJob
+from kueuelib.simulator.trace import PodShape, TraceJob
 from kueuelib.workload.life import LifeSettings
 
 # ---- estimates run times from earlier jobs of the same queue with the same requests --------------

@@ -27,7 +27,7 @@ from kueuelib.scheduler.explain.world import World, difference
 from kueuelib.simulator.changes import ClusterChange
 from kueuelib.simulator.cluster import ClusterSetup
 from kueuelib.simulator.live import Listener, Live, arriving
-from kueuelib.simulator.work import TraceJob
+from kueuelib.simulator.trace import TraceJob
 from kueuelib.workload import states
 from kueuelib.workload.life import LifeSettings
 from kueuelib.workload.next_step import next_step, workload_context

@@ -18,7 +18,7 @@ from kueuelib.scheduler.decide.cycle import Admit
 from kueuelib.scheduler.decide.preemption.victims import PendingPreemption
 from kueuelib.scheduler.quota.amounts import Amounts
 from kueuelib.simulator.cluster import ClusterSetup
-from kueuelib.simulator.work import PodShape, TraceJob
+from kueuelib.simulator.trace import PodShape, TraceJob
 
 
 @attrs.define(eq=False)

@@ -29,8 +29,7 @@ from kueuelib.simulator.history import ClusterHistory, Historian
 from kueuelib.simulator.job_lifecycles import Timing
 from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.meter import Longest, Meter, Rivals
-from kueuelib.simulator.trace import Sizes, Trace
-from kueuelib.simulator.work import COMPLETED, FAILED, KILLED
+from kueuelib.simulator.trace import COMPLETED, FAILED, KILLED, Sizes, Trace
 from kueuelib.workload.life import LifeSettings
 
 # ---- how the free room of nodes is spread over time (KEP-2724) -----------------------------------

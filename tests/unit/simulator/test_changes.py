@@ -19,8 +19,7 @@ from kueuelib.simulator.changes import AT_SECONDS, LOST_AT_SECONDS, course
 from kueuelib.simulator.driver import Driver, Timing
 from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.meter import Meter
-from kueuelib.simulator.trace import Trace
-from kueuelib.simulator.work import TraceJob, pods
+from kueuelib.simulator.trace import Trace, TraceJob, pods
 from kueuelib.testing.builders import make_cluster_queue, make_flavor, make_local_queue
 
 EXAMPLE = Path(__file__).parents[3] / "examples/simulate"

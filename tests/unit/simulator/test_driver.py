@@ -21,8 +21,7 @@ from kueuelib.errors import ConfigError
 from kueuelib.simulator.cluster import cluster_of, default_cluster, overlaid
 from kueuelib.simulator.driver import Driver, Timing
 from kueuelib.simulator.live import Listener, Live
-from kueuelib.simulator.trace import Trace
-from kueuelib.simulator.work import TraceJob, pods
+from kueuelib.simulator.trace import Trace, TraceJob, pods
 from kueuelib.testing.builders import (
     make_check,
     make_cluster_queue,

@@ -16,8 +16,7 @@ from kueuelib.simulator.history import FEWEST, Historian
 from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.meter import OTHERS, Longest, Meter, Rivals
 from kueuelib.simulator.play import JobRows, QueueRows
-from kueuelib.simulator.trace import Trace
-from kueuelib.simulator.work import TraceJob, pods
+from kueuelib.simulator.trace import Trace, TraceJob, pods
 from kueuelib.testing.builders import make_cluster_queue, make_flavor, make_local_queue
 
 CLUSTER = cluster_of(

@@ -11,7 +11,7 @@ from kueuelib.errors import ConfigError
 from kueuelib.simulator.parsing import Faults
 from kueuelib.simulator.readers.formats import FORMATS, format_of
 from kueuelib.simulator.readers.source import TraceSource
-from kueuelib.simulator.work import TraceJob
+from kueuelib.simulator.trace import TraceJob
 
 
 def read(path: Path, name: str) -> tuple[list[TraceJob], Faults]:

@@ -13,7 +13,7 @@ from kueuelib.errors import ConfigError
 from kueuelib.simulator.parsing import Faults
 from kueuelib.simulator.readers.formats import FORMATS, format_of, reader
 from kueuelib.simulator.readers.source import TraceSource
-from kueuelib.simulator.work import CPU, GPU, MEMORY, TraceJob
+from kueuelib.simulator.trace import CPU, GPU, MEMORY, TraceJob
 
 Write = Callable[[str, str], Path]
 

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from kueuelib.cli.root import app
 from kueuelib.simulator.report import readable
 from kueuelib.simulator.report.page import frame
-from kueuelib.simulator.report.scales import (
+from kueuelib.simulator.report.readable import (
     Scale,
     bent,
     log_ticks,

@@ -15,8 +15,7 @@ from kueuelib.cli.simulate.command import ProgressLine
 from kueuelib.cli.simulate.text import PLAIN, line
 from kueuelib.simulator.cluster import cluster_of, default_cluster
 from kueuelib.simulator.driver import Driver
-from kueuelib.simulator.trace import Trace
-from kueuelib.simulator.work import TraceJob, pods
+from kueuelib.simulator.trace import Trace, TraceJob, pods
 
 JOBS = [TraceJob(f"j{at}", 3600 * at, 1800, (pods({"cpu": 1}),), "q") for at in range(10)]
 

@@ -9,8 +9,7 @@ import pytest
 
 from kueuelib.api.meta import Obj
 from kueuelib.simulator.report.comparison import FEW, comparison, verdicts
-from kueuelib.simulator.trace import Sizes, sizes_of
-from kueuelib.simulator.work import TraceJob, pods
+from kueuelib.simulator.trace import Sizes, TraceJob, pods, sizes_of
 
 Group = tuple[int, int, float | None]
 """Jobs, those that started, and their mean wait in seconds."""

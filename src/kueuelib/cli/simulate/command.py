@@ -35,8 +35,7 @@ from kueuelib.simulator.readers.manifests import objects_in
 from kueuelib.simulator.readers.source import TraceSource
 from kueuelib.simulator.report.comparison import KINDS, Run, verdicts
 from kueuelib.simulator.report.page import page
-from kueuelib.simulator.trace import Sizes, Trace, sizes_of
-from kueuelib.simulator.work import TraceJob
+from kueuelib.simulator.trace import Sizes, Trace, TraceJob, sizes_of
 
 # ---- shows the progress of a simulation on standard error, if that is a terminal -----------------
 

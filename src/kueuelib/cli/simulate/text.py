@@ -19,8 +19,7 @@ from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.simulator.play import BASELINE, Question
 from kueuelib.simulator.report import readable
 from kueuelib.simulator.report.comparison import WAITS, Run, comparison, unit_of
-from kueuelib.simulator.report.readable import TimeUnit
-from kueuelib.simulator.report.scales import means, moment
+from kueuelib.simulator.report.readable import TimeUnit, means, moment
 
 # ---- small plots of runs in the terminal: a line of blocks per amount, as high as the mean -------
 

@@ -30,7 +30,7 @@ from kueuelib.simulator.readers.gpu_traces import (
 from kueuelib.simulator.readers.made_up import read_generator, read_synthetic
 from kueuelib.simulator.readers.manifests import read_manifests
 from kueuelib.simulator.readers.source import TraceSource, each, lines
-from kueuelib.simulator.work import (
+from kueuelib.simulator.trace import (
     COMPLETED,
     CPU,
     END_STATES,

@@ -36,7 +36,7 @@ from kueuelib.simulator.readers.source import (
     rows,
     whole_text,
 )
-from kueuelib.simulator.work import (
+from kueuelib.simulator.trace import (
     COMPLETED,
     CPU,
     FAILED,

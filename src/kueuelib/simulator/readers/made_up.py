@@ -28,7 +28,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.parsing import BadValue, Faults, amount, not_negative, whole
 from kueuelib.simulator.readers.source import TraceSource, whole_text
-from kueuelib.simulator.work import CPU, GPU, MEMORY, PodShape, TraceJob, pods
+from kueuelib.simulator.trace import CPU, GPU, MEMORY, PodShape, TraceJob, pods
 
 # ---- the `generator.yaml` of Kueue's own performance test: queues and their work in one file -----
 

@@ -28,7 +28,7 @@ from kueuelib.jobs.reconcile.priority import PriorityClasses, PriorityClassNotFo
 from kueuelib.simulator.cluster import key_in
 from kueuelib.simulator.parsing import BadValue, Faults, moment, not_negative
 from kueuelib.simulator.readers.source import TraceSource, whole_text
-from kueuelib.simulator.work import COMPLETED, FAILED, PodShape, TraceJob
+from kueuelib.simulator.trace import COMPLETED, FAILED, PodShape, TraceJob
 from kueuelib.workload import states
 
 RUN_SECONDS = "kueuelib.dev/run-seconds"

@@ -14,7 +14,7 @@ import attrs
 from kueuelib.api.meta import Obj
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.parsing import BadValue, Faults
-from kueuelib.simulator.work import TraceJob
+from kueuelib.simulator.trace import TraceJob
 
 
 @attrs.define

@@ -15,9 +15,9 @@ from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.simulator.history import Use
 from kueuelib.simulator.report import readable
 from kueuelib.simulator.report.comparison import WAITS, Run, comparison, unit_of
-from kueuelib.simulator.report.readable import TimeUnit
-from kueuelib.simulator.report.scales import (
+from kueuelib.simulator.report.readable import (
     Scale,
+    TimeUnit,
     bent,
     grid,
     log_ticks,
