@@ -68,6 +68,12 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What mypy has learned of the packages: the same for all programs."""
+    return tmp_path_factory.mktemp("cache")
+
+
 def check(place: Path, checker: str, *args: str) -> subprocess.CompletedProcess[str]:
     """Runs a type checker."""
     return subprocess.run(
@@ -106,22 +112,22 @@ def test_pyright_finds_nothing_in_strict_mode(written: Path, python: Path) -> No
 
 
 @pytest.mark.slow
-def test_mypy_finds_nothing_in_strict_mode(written: Path, python: Path) -> None:
+def test_mypy_finds_nothing_in_strict_mode(written: Path, python: Path, cache: Path) -> None:
     for folder in folders(written):
         programs = sorted(path.name for path in folder.glob("*.py"))
-        options = ["--strict", f"--cache-dir={written}/cache", f"--python-executable={python}"]
+        options = ["--strict", f"--cache-dir={cache}", f"--python-executable={python}"]
         done = check(folder, "mypy", *options, *programs)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def checked(checker: str, example: str, reader: str, place: Path, python: Path) -> str:
+def checked(checker: str, example: str, reader: str, place: Path, python: Path, cache: Path) -> str:
     """What a type checker says about a program that uses an example."""
     pytest.importorskip(checker, reason="it comes with the extra `pyright`")
     shutil.copy(ROOT / "examples" / example, place)
     (place / "reader.py").write_text(reader)
     (place / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
     options = {
-        "mypy": ["--strict", f"--cache-dir={place}/cache", f"--python-executable={python}"],
+        "mypy": ["--strict", f"--cache-dir={cache}", f"--python-executable={python}"],
         "basedpyright": ["--pythonpath", str(python)],
     }
     return check(place, checker, *options[checker], "reader.py").stdout
@@ -145,9 +151,11 @@ async def asks(job: SmallJob, client: Client, cache: Cache) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("checker", ["mypy", "basedpyright"])
 def test_fields_of_a_model_have_types_and_a_misspelt_one_is_an_error(
-    checker: str, tmp_path: Path, python: Path
+    checker: str, tmp_path: Path, python: Path, cache: Path
 ) -> None:
-    said = checked(checker, "from_kubernetes_asyncio/queued.py", MODEL_READER, tmp_path, python)
+    said = checked(
+        checker, "from_kubernetes_asyncio/queued.py", MODEL_READER, tmp_path, python, cache
+    )
     assert 'is "int"' in said
     assert re.search(r"tuple\[.*V1Job, \.\.\.\]", said), said
     assert re.search(r"tuple\[.*V1Deployment, \.\.\.\]", said), said
@@ -171,9 +179,9 @@ def asks(job: TrainingJob, raw: GenericJob) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("checker", ["mypy", "basedpyright"])
 def test_fields_of_a_typed_job_have_types_and_a_misspelt_one_is_an_error(
-    checker: str, tmp_path: Path, python: Path
+    checker: str, tmp_path: Path, python: Path, cache: Path
 ) -> None:
-    said = checked(checker, "custom_job/training_typed.py", READER, tmp_path, python)
+    said = checked(checker, "custom_job/training_typed.py", READER, tmp_path, python, cache)
     shown = re.findall(r'(?:Revealed type is|Type of .* is) "(.*)"$', said, re.MULTILINE)
     assert shown == ["int", "dict[str, Any]"], said
     assert re.search('error: .*"replica"', said), said
@@ -199,8 +207,8 @@ async def waits(client: Client, found: dict[str, Obj]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("checker", ["mypy", "basedpyright"])
 def test_a_wait_for_an_optional_value_returns_the_value(
-    checker: str, tmp_path: Path, python: Path
+    checker: str, tmp_path: Path, python: Path, cache: Path
 ) -> None:
-    said = checked(checker, "from_kubernetes_asyncio/queued.py", WAITER, tmp_path, python)
+    said = checked(checker, "from_kubernetes_asyncio/queued.py", WAITER, tmp_path, python, cache)
     assert "error" not in said.replace("0 errors", ""), said
     assert re.search(r'is "(builtins\.)?dict\[[^|]*\]"', said), said
