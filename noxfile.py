@@ -19,7 +19,9 @@ nox.options.sessions = ["lint", "types", "imports", "tests"]
 
 PYTHONS = nox.project.python_versions(nox.project.load_toml("pyproject.toml"))
 WORKERS = ("-n", "3", "--dist", "worksteal")
-"""One more than the smallest machine has cores: end-to-end tests wait for processes and clocks."""
+"""One more than the smallest machine has cores: some tests wait for processes."""
+MOST_WORKERS = ("-n", "5", "--dist", "worksteal")
+"""For the whole suite: three begin with end-to-end tests, which mostly wait (`tests/spread.py`)."""
 BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
 """Compile every module once, and not again in each process that a test starts."""
 
@@ -51,14 +53,14 @@ def imports(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """Unit, property, conformance, scenario and end-to-end tests."""
-    session.run("pytest", *WORKERS, *session.posargs, env=BYTECODE)
+    session.run("pytest", *MOST_WORKERS, *session.posargs, env=BYTECODE)
 
 
 @nox.session(venv_backend="uv", python=PYTHONS)
 def pythons(session: nox.Session) -> None:
     """The whole suite on each Python of the classifiers, `nox -s pythons-3.13` on one."""
     session.install("-e", ".[dev]")
-    session.run("pytest", *WORKERS, *session.posargs, env=BYTECODE)
+    session.run("pytest", *MOST_WORKERS, *session.posargs, env=BYTECODE)
 
 
 @nox.session

@@ -8,7 +8,7 @@ processes and clocks, the others with tests that compute.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, cycle, islice
 from pathlib import Path
 
@@ -29,12 +29,12 @@ def spread(items: Sequence[pytest.Item], tests: Path, workers: int) -> list[pyte
     waiting, computing, short = [], [], []
     for item in items:
         folder = item.path.relative_to(tests).parts[0]
-        if item.get_closest_marker("slow") is None and folder == SHORT:
+        if folder == SHORT and not _is_slow(item):
             short.append(item)
         else:
             (waiting if folder == WAITING else computing).append(item)
     half = (workers + 1) // 2
-    hands = [*_dealt(waiting, half), *_dealt(computing, workers - half)]
+    hands = [*_dealt(_modules(waiting), half), *_dealt(_apart(computing), workers - half)]
     rest = iter(short)
     runs = (
         [*hand, *islice(rest, max(0, _length(len(items), workers, number) - len(hand)))]
@@ -51,19 +51,26 @@ def _length(total: int, workers: int, number: int) -> int:
     return left // (workers - number)
 
 
-def _dealt(items: Sequence[pytest.Item], hands: int) -> list[list[pytest.Item]]:
-    """Modules in turn, after slow tests one by one."""
+def _dealt(bundles: Iterable[list[pytest.Item]], hands: int) -> list[list[pytest.Item]]:
     dealt: list[list[pytest.Item]] = [[] for _ in range(hands)]
-    for hand, bundle in zip(cycle(dealt), _bundles(items), strict=False):
+    for hand, bundle in zip(cycle(dealt), bundles, strict=False):
         hand.extend(bundle)
     return dealt
 
 
-def _bundles(items: Iterable[pytest.Item]) -> Iterator[list[pytest.Item]]:
+def _modules(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
+    """Modules, whose tests share a cluster, those with slow tests first."""
     modules: dict[Path, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("slow") is not None:
-            yield [item]
-        else:
-            modules.setdefault(item.path, []).append(item)
-    yield from modules.values()
+        modules.setdefault(item.path, []).append(item)
+    return sorted(modules.values(), key=lambda module: not any(map(_is_slow, module)))
+
+
+def _apart(items: Sequence[pytest.Item]) -> list[list[pytest.Item]]:
+    """Slow tests one by one, then the rest of the modules."""
+    slow = [[item] for item in items if _is_slow(item)]
+    return slow + _modules(item for item in items if not _is_slow(item))
+
+
+def _is_slow(item: pytest.Item) -> bool:
+    return item.get_closest_marker("slow") is not None

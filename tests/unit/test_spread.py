@@ -55,6 +55,17 @@ def test_slow_tests_come_first_one_by_one_and_modules_stay_together():
     ]
 
 
+def test_modules_with_a_cluster_stay_together_and_slow_ones_come_first():
+    items = [
+        *(Item("e2e/a:1"), Item("e2e/b:1"), Item("e2e/b:2", slow=True)),
+        *(Item(f"unit/c:{n}") for n in range(3)),
+    ]
+    assert spread_names(items, 2) == [
+        *("e2e/b:1", "e2e/b:2", "e2e/a:1"),
+        *("unit/c:0", "unit/c:1", "unit/c:2"),
+    ]
+
+
 @pytest.mark.parametrize("workers", range(2, 9))
 def test_every_test_runs_once(workers):
     folders = ("conformance", "e2e", "storm", "unit")
