@@ -13,7 +13,7 @@ import ssl
 import subprocess
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from kueuelib.runtime.connection import connect
 from kueuelib.runtime.webhook.trust import from_secret
 from kueuelib.testing.background import BackgroundServer
 
+pytestmark = pytest.mark.slow
 NAMESPACE = "kueue-system"
 SECRET = ObjectKey(NAMESPACE, "kueue-webhook-server-cert")
 ASKED = 2.0
@@ -45,6 +46,10 @@ CALLS = 36.0
 """Seconds for calls of webhooks that each take twelve, on a busy machine."""
 SOON = 60.0
 """Seconds for a command that waits ten of them for the server, on a busy machine."""
+
+
+READS = (("explain", "workload/large"), ("pending", "-A"), ("report",))
+"""Commands that show what a cluster has."""
 
 
 @attrs.frozen
@@ -135,11 +140,16 @@ async def _until_it_hangs(client: Client) -> None:
 
 def run(place: Place, *args: str) -> subprocess.CompletedProcess[str]:
     """A command that ends soon after the time that it gives the server."""
+    return together(place, args)[0]
+
+
+def together(place: Place, *commands: Sequence[str]) -> list[subprocess.CompletedProcess[str]]:
+    """Commands at the same time, each of which ends soon."""
     began = time.monotonic()
-    done = place.run(*args)
+    done = place.together(*commands)
     seconds = time.monotonic() - began
-    print(f"{' '.join(args)}: {done.returncode} after {seconds:.1f} s")
-    assert seconds < SOON, (args, seconds)
+    print(f"{' | '.join(map(' '.join, commands))}: after {seconds:.1f} s")
+    assert seconds < SOON, (commands, seconds)
     return done
 
 
@@ -151,18 +161,23 @@ def dumped(text: str) -> dict[tuple[str, str], str]:
 
 async def test_every_command_reads_what_is_there(place: Hung) -> None:
     told = "clusterqueues, localqueues, workloads were read as they are stored: conversion webhook"
-    for command in (("explain", "workload/large"), ("pending", "-A"), ("report",)):
-        done = run(place, *command)
+    *shown, served, doctor, before, dump = together(
+        place,
+        *READS,
+        ("report", "--serve"),
+        ("doctor", "-o", "json"),
+        ("doctor", "--before-migration", "-o", "json"),
+        ("apiserver", "dump"),
+    )
+    for done in shown:
         assert done.returncode == 0, done.stderr
         assert "large" in done.stdout
         assert told in done.stdout
         assert "seems to hang: no answer in time; run kueuelib doctor" in done.stdout
-    served = run(place, "report", "--serve")
     assert served.returncode == 1
     assert "cannot follow all objects" in served.stderr
     assert "leave out --serve" in served.stderr
 
-    doctor = run(place, "doctor", "-o", "json")
     assert doctor.returncode == 4, doctor.stderr
     report = json.loads(doctor.stdout)
     assert not {"ClusterQueue", "LocalQueue", "Workload"} & set(report["notSeen"])
@@ -173,11 +188,9 @@ async def test_every_command_reads_what_is_there(place: Hung) -> None:
     assert "does not reach the admission webhook" in admission
     assert "context deadline exceeded" in admission
     assert "does not reach the conversion webhook" in conversion
-    before = run(place, "doctor", "--before-migration", "-o", "json")
     assert before.returncode == 0, before.stderr
     assert "object-unreadable" in json.loads(before.stdout)["checked"]
 
-    dump = run(place, "apiserver", "dump")
     assert dump.returncode == 0, dump.stderr
     found = dumped(dump.stdout)
     new = f"kueue.x-k8s.io/{NEW}"
@@ -229,28 +242,31 @@ async def test_doctor_asks_for_every_conversion_at_once(server_kind: str, tmp_pa
 
 async def test_what_no_served_version_can_show_is_named(place: Hung) -> None:
     await install(place.client, attrs.evolve(place.installation, versions=(NEW,)), PATIENCE)
-    for command in (("explain", "workload/large"), ("pending", "-A"), ("report",)):
-        done = run(place, *command)
+    *shown, doctor, dump, refused = together(
+        place,
+        *READS,
+        ("doctor", "-o", "json"),
+        ("apiserver", "dump", "--server-timeout", "10"),
+        ("uninstall", "--server-timeout", "10"),
+    )
+    for done in shown:
         assert done.returncode == 1
         (line,) = done.stderr.splitlines()
         assert "cannot be read: conversion webhook for" in line
         assert "seems to hang" in line
         assert line.endswith("run kueuelib doctor: it names the command that helps")
-    doctor = run(place, "doctor", "-o", "json")
     assert doctor.returncode == 4, doctor.stderr
     report = json.loads(doctor.stdout)
     assert {"ClusterQueue", "LocalQueue", "Workload"} <= set(report["notSeen"])
     assert "ResourceFlavor" not in report["notSeen"]
     assert "webhook-unreachable" in {one["check"] for one in report["findings"]}
 
-    dump = run(place, "apiserver", "dump", "--server-timeout", "10")
     assert dump.returncode == 1
     (line,) = dump.stderr.splitlines()
     lost = [f"{each}.kueue.x-k8s.io" for each in ("clusterqueues", "localqueues", "workloads")]
     assert f"not all {', '.join(lost)} could be read: " in line
     assert {("ResourceFlavor", "f"), ("Namespace", "default")} <= set(dumped(dump.stdout))
 
-    refused = run(place, "uninstall", "--server-timeout", "10")
     assert refused.returncode == 2
     assert "workloads: cannot be read, so that some may hold quota" in refused.stderr
     done = run(place, "uninstall", "--force")

@@ -9,7 +9,7 @@ import asyncio
 import json
 import re
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ import pytest
 from real_plane import lacking, real_api
 from rest import PATIENCE
 from test_stops import INSIDE, in_pieces, job, pod, refusals
-from warm import kueuelib
+from warm import kueuelib, together
 
 from kueuelib.api import kinds
 from kueuelib.api.crd import all_crds
@@ -54,6 +54,9 @@ class Place:
 
     def run(self, command: str, *args: str) -> subprocess.CompletedProcess[str]:
         return kueuelib(command, *args, "--kubeconfig", self.kubeconfig)
+
+    def together(self, *commands: Sequence[str]) -> list[subprocess.CompletedProcess[str]]:
+        return together(*((*one, "--kubeconfig", self.kubeconfig) for one in commands))
 
     async def until(self, act: Any) -> Any:
         """The result of a call, once the server has heard of its new definitions."""

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -119,13 +119,30 @@ def kueuelib(
     Raises:
         subprocess.TimeoutExpired: it did not end in time.
     """
-    words = tuple(map(str, args))
-    with tempfile.TemporaryDirectory() as folder:
-        given, told, wrong = (Path(folder, name) for name in ("stdin", "stdout", "stderr"))
-        given.write_text(stdin)
-        process = Copy(words, Path.cwd(), given, told, wrong)
-        try:
-            code = process.wait(seconds)
-        finally:
-            process.kill()
-        return subprocess.CompletedProcess(words, code, told.read_text(), wrong.read_text())
+    return together(args, stdin=stdin, seconds=seconds)[0]
+
+
+def together(
+    *commands: Iterable[object], stdin: str = "", seconds: float = 300
+) -> list[subprocess.CompletedProcess[str]]:
+    """Commands that ran to their ends at the same time.
+
+    Raises:
+        subprocess.TimeoutExpired: one did not end in time.
+    """
+    with contextlib.ExitStack() as stack:
+        begun = []
+        for args in commands:
+            words = tuple(map(str, args))
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            given, told, wrong = (Path(folder, name) for name in ("stdin", "stdout", "stderr"))
+            given.write_text(stdin)
+            process = Copy(words, Path.cwd(), given, told, wrong)
+            stack.callback(process.kill)
+            begun.append((words, process, told, wrong))
+        return [
+            subprocess.CompletedProcess(
+                words, process.wait(seconds), told.read_text(), wrong.read_text()
+            )
+            for words, process, told, wrong in begun
+        ]
