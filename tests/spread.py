@@ -2,8 +2,8 @@
 
 The scheduler `worksteal` of pytest-xdist cuts the order into runs of equal length, one for each
 worker, and a worker that is done takes from the end of the longest rest. So each run begins with
-what takes long and ends with short tests. Half of the runs begin with tests that mostly wait for
-processes and clocks, the others with tests that compute.
+what takes long and ends with short tests. Two thirds of the runs begin with tests that mostly wait
+for processes and clocks, the others with tests that compute.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def spread(items: Sequence[pytest.Item], tests: Path, workers: int) -> list[pyte
             short.append(item)
         else:
             (waiting if folder == WAITING else computing).append(item)
-    half = (workers + 1) // 2
-    hands = [*_dealt(_modules(waiting), half), *_dealt(_apart(computing), workers - half)]
+    most = max(1, 2 * workers // 3)
+    hands = [*_dealt(_modules(waiting), most), *_dealt(_apart(computing), workers - most)]
     rest = iter(short)
     runs = (
         [*hand, *islice(rest, max(0, _length(len(items), workers, number) - len(hand)))]

@@ -111,8 +111,11 @@ class Rest:
 
 
 def eventually(fn: Callable[[], T], seconds: float = PATIENCE, pause: float = 0.05) -> T:
-    """Calls `fn` until its result is true; an AssertionError or a failed answer means not yet."""
-    deadline = time.monotonic() + seconds
+    """Calls `fn` until its result is true; an AssertionError or a failed answer means not yet.
+
+    It asks less often the longer it has waited, at most four times less.
+    """
+    deadline, longest = time.monotonic() + seconds, 4 * pause
     while True:
         reason: object = None
         try:
@@ -122,6 +125,7 @@ def eventually(fn: Callable[[], T], seconds: float = PATIENCE, pause: float = 0.
             reason = error
         assert time.monotonic() < deadline, f"not reached in {seconds:g} s: {reason}"
         time.sleep(pause)
+        pause = min(1.1 * pause, longest)
 
 
 def condition(obj: Obj, type_: str) -> Obj:

@@ -42,6 +42,7 @@ def told(rest: Rest, name: str) -> str:
     return eventually(said)
 
 
+@pytest.mark.slow
 def test_one_replica_decides_and_the_silence_of_all_is_shown(
     cluster: LocalCluster, rest: Rest
 ) -> None:

@@ -7,6 +7,7 @@ import threading
 import time
 
 import httpx
+import pytest
 from rest import JOBS, PODS, WORKLOADS, Rest, eventually, is_true, job, queues
 
 from kueuelib.testing.processes import LocalCluster
@@ -59,6 +60,7 @@ def are_converted(rest: Rest) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_manager_killed_at_random_moments_loses_nothing(cluster: LocalCluster) -> None:
     """50 Jobs flow through a quota of 8 CPUs while the manager is killed 20 times.
 

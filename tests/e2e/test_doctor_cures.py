@@ -111,7 +111,7 @@ def cure(cluster: Installed, fault: Fault, command: str) -> None:
         assert set(cluster.objects()) == set(before)
         return not cluster.found()
 
-    eventually(same)
+    eventually(same, pause=0.25)
 
 
 @pytest.mark.parametrize("case", UNUSUAL, ids=lambda one: one.name)
@@ -130,7 +130,7 @@ def said(cluster: Installed, expected: Mapping[str, str]) -> None:
         assert severities(cluster) == expected
         return True
 
-    eventually(so)
+    eventually(so, pause=0.25)
 
 
 def assert_changed(before: Obj, after: Obj, patterns: Iterable[str]) -> None:

@@ -21,6 +21,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
         yield found
 
 
+@pytest.mark.slow
 def test_retention_and_metrics_change_and_what_needs_a_restart_is_told(
     cluster: LocalCluster, rest: Rest
 ) -> None:

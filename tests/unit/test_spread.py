@@ -33,7 +33,7 @@ def spread_names(items, workers):
     return [item.name for item in spread(items, TESTS, workers)]
 
 
-def test_half_of_the_workers_begin_with_tests_that_wait_and_all_end_with_short_ones():
+def test_some_workers_begin_with_tests_that_wait_and_all_end_with_short_ones():
     items = [
         Item(f"{path}:{number}") for path in ("e2e/a", "storm/b", "unit/c") for number in "123"
     ]
