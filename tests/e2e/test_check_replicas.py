@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from rest import JOBS, KUEUE, WORKLOADS, Rest, condition, eventually, job, queues
 
 from kueuelib.testing.processes import LocalCluster
