@@ -123,6 +123,7 @@ async def test_what_a_pending_check_asks_for_is_on_the_wire(checks: Checks) -> N
         await checks.until(asked)
 
 
+@pytest.mark.slow
 async def test_what_a_check_said_about_a_lost_reservation_is_removed_and_no_longer_owned(
     checks: Checks,
 ) -> None:

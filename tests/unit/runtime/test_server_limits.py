@@ -159,7 +159,7 @@ async def test_nobody_who_is_at_work_makes_room(site, monkeypatch):
 
 
 async def test_bodies_that_are_held_are_limited_together(credentials, monkeypatch):
-    monkeypatch.setattr(server_limits, "SILENT_SECONDS", 600.0)
+    monkeypatch.setattr(server_limits, "SILENT_SECONDS", 60.0)
     monkeypatch.setattr(webhook_server, "HELD", 3000)
     server, ready = WebhookServer(HOST, 0, None), asyncio.Event()
     server.validate("/v", lambda new, old, request: None)
