@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 from browser import ABSENT, CHROMIUM, Page, browser
-from rest import KUEUE, Obj, Rest
+from real_plane import ready_node
+from rest import KUEUE, Obj, Rest, eventually
 from test_pending import Users
 from warm import kueuelib
 
@@ -221,3 +223,32 @@ async def test_a_page_says_when_its_server_is_gone(users: Users, tmp_path: Path)
         with served(users.admin, "--port", port):
             await page.until(shown("meanwhile"))
             assert await page.ask(STATUS) == "Live."
+
+
+def test_a_live_page_shows_nodes_once_there_is_a_topology(users: Users) -> None:
+    with served(users.admin) as url, Rest(users.admin) as rest, httpx.Client(timeout=30) as http:
+        assert "r7" not in http.get(url).text
+        with http.stream("GET", f"{url}events"):
+            labels = {"pool": "x", "rack": "r7", "kubernetes.io/hostname": "n7"}
+            ready_node(rest, "n7", labels, cpu="4", pods="10")
+            levels = [{"nodeLabel": "rack"}, {"nodeLabel": "kubernetes.io/hostname"}]
+            rest.create(f"{KUEUE}/topologies", queueing("Topology", "t", {"levels": levels}))
+            flavor = queueing("ResourceFlavor", "hosts", {"topologyName": "t"})
+            flavor["spec"]["nodeLabels"] = {"pool": "x"}
+            rest.create(f"{KUEUE}/resourceflavors", flavor)
+            quota = {"name": "cpu", "nominalQuota": "4"}
+            flavors = [{"name": "hosts", "resources": [quota]}]
+            group = {"coveredResources": ["cpu"], "flavors": flavors}
+            spec = {"namespaceSelector": {}, "resourceGroups": [group]}
+            rest.create(f"{KUEUE}/clusterqueues", queueing("ClusterQueue", "placing", spec))
+
+            def shows() -> bool:
+                with httpx.Client(timeout=30) as other:
+                    return "r7" in other.get(url).text
+
+            assert eventually(shows)
+
+
+def queueing(kind: str, name: str, spec: Obj) -> Obj:
+    meta = {"name": name}
+    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": meta, "spec": spec}

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import attrs
 
 from kueuelib.api.codec import decode
-from kueuelib.api.kinds import CLUSTER_QUEUES, WORKLOADS
+from kueuelib.api.kinds import CLUSTER_QUEUES, RESOURCE_FLAVORS, WORKLOADS
 from kueuelib.api.meta import Resource
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.explaining.gather import Decode, Lists, decisive, insist_on_namespace, list_nodes
-from kueuelib.app.explaining.nodes import PLACING
+from kueuelib.app.explaining.nodes import PLACING, names_topology
 from kueuelib.app.explaining.waiting import list_near
 from kueuelib.app.overview.gathering import ListedFacts, facts_of
 from kueuelib.app.running_configuration import running_configuration
@@ -33,7 +33,8 @@ class Read:
         unseen: the kinds that may not be listed in the whole cluster.
         resources: all requested kinds.
         settings: the manager's settings for decisions.
-        notes: where they are from.
+        version: of the queueing API.
+        notes: where the settings are from.
         source: the name of the cluster, its address, and a namespace if only that was read.
     """
 
@@ -41,8 +42,17 @@ class Read:
     unseen: tuple[Resource, ...]
     resources: Sequence[Resource]
     settings: Settings
+    version: str
     notes: tuple[str, ...]
     source: tuple[str, ...]
+
+    def needs_places(self, lists: Lists) -> bool:
+        """Whether what decides about places on nodes is to be read.
+
+        Args:
+            lists: later lists of the same kinds.
+        """
+        return self.settings.places_pods and names_topology(lists.of(RESOURCE_FLAVORS.kind))
 
     def facts(self, lists: Lists, now: float, decoder: Decode = decode) -> ListedFacts:
         """The facts in later lists of the same kinds.
@@ -89,6 +99,21 @@ async def read(client: Client, namespace: str, given: Configuration | None = Non
     scope = f"namespace {namespace}" if unseen and namespace else ""
     source = tuple(filter(None, (endpoint.context, endpoint.url, scope)))
     settings = engine_settings(running.configuration)
-    near = await list_nodes(client, near, version, settings)
-    resources += tuple(one for one in PLACING if one.kind in near.objects)
-    return Read(near, unseen, resources, settings, running.notes, source)
+    seen = Read(near, unseen, resources, settings, version, running.notes, source)
+    return await with_places(client, seen, near) if seen.needs_places(near) else seen
+
+
+async def with_places(client: Client, seen: Read, lists: Lists) -> Read:
+    """The same with what decides about places on nodes, as far as that may be listed.
+
+    Args:
+        client: whose cluster.
+        seen: what the caller may read besides.
+        lists: with a ResourceFlavor that names a Topology.
+
+    Raises:
+        KueuelibError: the server did not answer.
+    """
+    near = await list_nodes(client, lists, seen.version, seen.settings)
+    more = tuple(one for one in PLACING if one.kind in near.objects)
+    return attrs.evolve(seen, near=near, resources=(*seen.resources, *more))

@@ -16,17 +16,18 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import anyio
+import anyio.abc
 import orjson
 from aiohttp import web
 
-from kueuelib.api.kinds import PODS
-from kueuelib.api.meta import Obj, ObjectKey, format_time
+from kueuelib.api.kinds import NODES, PODS
+from kueuelib.api.meta import Obj, ObjectKey, Resource, format_time
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.explaining.gather import ASK_DOCTOR, Decoder, Lists
 from kueuelib.app.explaining.nodes import ON_NODES
 from kueuelib.cli.report.board import PageState, answer, next_to_explain, state_of, with_change
 from kueuelib.cli.report.page import POLICY, explanation, page
-from kueuelib.cli.report.reading import Read, read
+from kueuelib.cli.report.reading import Read, read, with_places
 from kueuelib.errors import KueuelibError
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.client import Client
@@ -87,18 +88,31 @@ class PageStates:
         self._one = anyio.Lock()
         self._decoder = Decoder()
         self._state: PageState | None = None
+        self._client, self._namespace = client, namespace
+        self._follows_places = read.needs_places(read.near)
+        self._informers = self._followed(read, read.resources)
+        self._joining: anyio.abc.TaskGroup | None = None
+
+    def _followed(self, read: Read, resources: Sequence[Resource]) -> list[Informer]:
+        """Informers of some kinds, and with nodes of the pods on them."""
         hidden = {one.kind for one in read.unseen}
-        self._informers = [
-            Informer(client, one, namespace=namespace if one.kind in hidden else "", clock=clock)
-            for one in read.resources
+        made = [
+            Informer(
+                self._client,
+                one,
+                namespace=self._namespace if one.kind in hidden else "",
+                clock=self._clock,
+            )
+            for one in resources
             if one.kind in read.near.objects
         ]
-        if ON_NODES in read.near.objects:
+        if NODES in resources and ON_NODES in read.near.objects:
             from kueuelib.controllers.nodes import BOUND
 
-            self._informers.append(Informer(client, PODS, field_selector=BOUND, clock=clock))
-        for informer in self._informers:
+            made.append(Informer(self._client, PODS, field_selector=BOUND, clock=self._clock))
+        for informer in made:
             informer.add_handler(self._note)
+        return made
 
     @property
     def state(self) -> PageState:
@@ -119,6 +133,7 @@ class PageStates:
             ConfigError: the first lists took too long.
         """
         async with anyio.create_task_group() as group:
+            self._joining = group
             for informer in self._informers:
                 group.start_soon(informer.run)
             for informer in self._informers:
@@ -137,7 +152,32 @@ class PageStates:
             spent = await turn() if self.readers else 0.0
             pause = max(least, EASE * spent)
 
+    async def _follow_places(self) -> None:
+        """Follows what decides about places on nodes once a flavor names a Topology."""
+        lists, group = self._lists(), self._joining
+        if self._follows_places or group is None or not self._read.needs_places(lists):
+            return
+        known = self._read.resources
+        try:
+            read = await with_places(self._client, self._read, lists)
+        except KueuelibError:
+            return  # the next look tries again, and the informers say what fails
+        self._follows_places = True
+        more = self._followed(read, read.resources[len(known) :])
+
+        async def join() -> None:
+            for informer in more:
+                await informer.wait_synced()
+            self._read, self._informers = read, [*self._informers, *more]
+            self._stale = True
+
+        for informer in more:
+            group.start_soon(informer.run)
+        group.start_soon(join)
+
     async def _look_again(self) -> float:
+        if self._stale:
+            await self._follow_places()
         if self._stale or self._clock.now() - self._worked_out > LONGEST:
             return await self._look()
         return 0.0
