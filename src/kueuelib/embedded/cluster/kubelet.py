@@ -14,9 +14,11 @@ from kueuelib.embedded.cluster.kinds import gone
 from kueuelib.embedded.cluster.nodes import (
     LEASE_NAMESPACE,
     RENEW_SECONDS,
+    is_lost,
     is_simulated,
     node_lease,
     node_status,
+    ready_status,
     silent_at,
     unknown_status,
 )
@@ -42,7 +44,7 @@ class NodeKeeper(SimulatedController[ObjectKey]):
     """Reports simulated nodes as ready once, renews their Leases, and taints unhealthy nodes.
 
     Readiness is reported only once, so that a user may change it afterwards. Other nodes become
-    unknown when they do not renew their Lease.
+    unknown when they do not renew their Lease. One that has become simulated again is ready again.
     """
 
     name = "node"
@@ -52,6 +54,7 @@ class NodeKeeper(SimulatedController[ObjectKey]):
         super().__init__(parts)
         self._known = 0
         self._renewed: dict[ObjectKey, float] = {}
+        self._returned: set[ObjectKey] = set()
         self._nodes.add_handler(self._on_node)
         self._leases = parts.kinds.of(LEASES)
         self._leases.add_handler(self._on_lease)
@@ -63,8 +66,11 @@ class NodeKeeper(SimulatedController[ObjectKey]):
     def _on_node(self, delta: Delta[Obj]) -> None:
         if delta.new is None:
             self._renewed.pop(delta.key, None)
-        else:
-            self.loop.add(delta.key)
+            self._returned.discard(delta.key)
+            return
+        if delta.old is not None and is_simulated(delta.new) and not is_simulated(delta.old):
+            self._returned.add(delta.key)
+        self.loop.add(delta.key)
 
     async def _reconcile(self, key: ObjectKey) -> float | None:
         node = self._nodes.get(key)
@@ -84,6 +90,10 @@ class NodeKeeper(SimulatedController[ObjectKey]):
             self._known = max(self._known + 1, len(self._nodes.store))
             status = node_status(status, self._known, self._clock.now())
             node = await self._nodes.update_status(node, status, KUBELET)
+        elif key in self._returned and is_lost(node):
+            status = ready_status(status, self._clock.now())
+            node = await self._nodes.update_status(node, status, KUBELET)
+        self._returned.discard(key)
         await self._taint(key, node)
         return self._renewed[key] + RENEW_SECONDS
 

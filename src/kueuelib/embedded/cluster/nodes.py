@@ -46,6 +46,7 @@ LEASE_SECONDS = 3600
 RENEW_SECONDS = 1200.0
 GRACE_SECONDS = 50.0
 """The default of `--node-monitor-grace-period` of kube-controller-manager."""
+_UNKNOWN = "NodeStatusUnknown"
 
 
 def simulated_node(index: int) -> Obj:
@@ -132,6 +133,17 @@ def is_endless(node: Mapping[str, Any]) -> bool:
 def node_status(status: Mapping[str, Any], index: int, now: float) -> Obj:
     """The status of a healthy node; its capacity is kept."""
     capacity = dict(status.get("capacity") or CAPACITY)
+    return {
+        **ready_status(status, now),
+        "capacity": capacity,
+        "allocatable": dict(status.get("allocatable") or capacity),
+        "addresses": [{"type": "InternalIP", "address": f"10.0.{index // 250}.{index % 250 + 1}"}],
+        "nodeInfo": dict(NODE_INFO),
+    }
+
+
+def ready_status(status: Mapping[str, Any], now: float) -> Obj:
+    """The status of a node with a condition that it is ready; everything else is kept."""
     at = format_time(now)
     ready = {
         "type": "Ready",
@@ -142,14 +154,7 @@ def node_status(status: Mapping[str, Any], index: int, now: float) -> Obj:
         "lastTransitionTime": at,
     }
     others = [one for one in status.get("conditions") or () if one.get("type") != "Ready"]
-    return {
-        **status,
-        "capacity": capacity,
-        "allocatable": dict(status.get("allocatable") or capacity),
-        "conditions": [*others, ready],
-        "addresses": [{"type": "InternalIP", "address": f"10.0.{index // 250}.{index % 250 + 1}"}],
-        "nodeInfo": dict(NODE_INFO),
-    }
+    return {**status, "conditions": [*others, ready]}
 
 
 def node_lease(node: Mapping[str, Any], now: float) -> Obj:
@@ -188,10 +193,14 @@ def unknown_status(node: Mapping[str, Any], now: float) -> Obj:
     conditions: Iterable[Mapping[str, Any]] = status["conditions"]
     for each in status["conditions"]:
         text = "Kubelet stopped posting node status."
-        conditions = with_raw_condition(
-            conditions, each["type"], None, "NodeStatusUnknown", text, now=now
-        )
+        conditions = with_raw_condition(conditions, each["type"], None, _UNKNOWN, text, now=now)
     return {**status, "conditions": conditions}
+
+
+def is_lost(node: Mapping[str, Any]) -> bool:
+    """Whether a node has been silent for too long."""
+    ready = find_condition((node.get("status") or {}).get("conditions"), "Ready")
+    return ready.get("reason") == _UNKNOWN
 
 
 def is_simulated(node: Mapping[str, Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kueuelib.api.kinds import EVENTS, LEASES, NODES, PODS
-from kueuelib.api.meta import ObjectKey, format_micro_time
+from kueuelib.api.meta import Obj, ObjectKey, find_condition, format_micro_time
 from kueuelib.api.nodes import UNSCHEDULABLE
 from kueuelib.embedded.cluster.placement import NOT_READY, UNREACHABLE
 
@@ -117,3 +117,30 @@ async def test_a_node_that_does_not_renew_its_lease_is_unknown_until_it_returns(
     await sandbox.service.update_status(NODES, {**node, "status": {"conditions": ready}})
     await sandbox.settle()
     assert await states() == ("True", [])
+
+
+async def test_a_node_that_is_simulated_again_is_ready_again(sandbox) -> None:
+    async def labelled(value: str | None) -> Obj:
+        labels = {"metadata": {"labels": {"kueuelib.dev/simulated": value}}}
+        await sandbox.service.patch(NODES, KEY, labels)
+        await sandbox.pass_time(60)
+        return await sandbox.get(NODES, KEY.name)
+
+    before = await sandbox.get(NODES, KEY.name)
+    lost = await labelled(None)
+    assert find_condition(lost["status"]["conditions"], "Ready")["status"] == "Unknown"
+    assert {each["key"] for each in lost["spec"]["taints"]} == {UNREACHABLE}
+    back = await labelled("true")
+    assert find_condition(back["status"]["conditions"], "Ready")["status"] == "True"
+    assert "taints" not in back["spec"]
+    assert back["status"]["addresses"] == before["status"]["addresses"]
+
+
+async def test_a_user_who_makes_a_simulated_node_unknown_is_not_overruled(sandbox) -> None:
+    node = await sandbox.get(NODES, KEY.name)
+    unknown = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+    status = {**node["status"], "conditions": [unknown]}
+    await sandbox.service.update_status(NODES, {**node, "status": status})
+    await sandbox.pass_time(60)
+    node = await sandbox.get(NODES, KEY.name)
+    assert find_condition(node["status"]["conditions"], "Ready")["status"] == "Unknown"
