@@ -27,7 +27,7 @@ from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.level_changes import NameLevels
 from kueuelib.scheduler.explain.places import room_texts
 from kueuelib.scheduler.explain.rows import Fit
-from kueuelib.scheduler.explain.trial import TrialResult, outcome
+from kueuelib.scheduler.explain.trial import PAIR_STEPS, SearchBudget, TrialResult, outcome
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
 from kueuelib.testing.builders import make_cluster_queue, make_flavor
@@ -331,6 +331,16 @@ def test_a_level_that_is_meant_is_offered_only_if_that_helps() -> None:
     two_flavors = two_flavors.with_cluster_queue(make_cluster_queue("a", quota))
     changes = [one.change for one in explain(two_flavors, KEY, NOW).changes]
     assert not any(isinstance(one, NameLevels) for one in changes), "a level that one of them has"
+
+
+def test_without_a_topology_no_levels_are_offered() -> None:
+    found = world([node("h11", "r1")], pods("job", 1, required=RACK))
+    off = attrs.evolve(found, settings=attrs.evolve(found.settings, places_pods=False))
+    for each in (attrs.evolve(found, topologies={}), off):
+        answer = explain(each, KEY, NOW, pairs=lambda: SearchBudget(PAIR_STEPS))
+        assert answer.verdict is TrialResult.WAITS
+        assert not any(isinstance(one.change, NameLevels) for one in answer.changes)
+        assert not [note for note in answer.notes if "in the order of the topology" in note]
 
 
 def test_pod_sets_with_the_same_mistake_are_corrected_together() -> None:

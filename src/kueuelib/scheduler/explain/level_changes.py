@@ -136,13 +136,16 @@ def notes_on_order(world: World, workload: Workload) -> Iterator[str]:
 def _wrong(
     workload: Workload, known: Sequence[Sequence[str]]
 ) -> Iterator[tuple[tuple[tuple[str, str], ...], list[str]]]:
-    """The levels that pod sets name, if no topology has them in this order, with the pod sets."""
+    """The levels that pod sets name, if there are topologies and none of them has these levels in
+    this order, with the pod sets.
+    """
     pod_sets: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for one in workload.spec.pod_sets:
         if one.topology_request is not None and (named := _named(one.topology_request)):
             pod_sets.setdefault(named, []).append(one.name)
     for named, names in pod_sets.items():
-        if not any(_are_in_order([level for _, level in named], levels) for levels in known):
+        asked = [level for _, level in named]
+        if known and not any(_are_in_order(asked, levels) for levels in known):
             yield named, names
 
 
