@@ -378,14 +378,15 @@ class _Shown:
 
 # Measures how late the event loop is, for example because a handler or reconciler blocks it.
 
-PERIOD = 1.0
+PERIOD = 0.1
 """Seconds between two measurements."""
+_LAGS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
 class LoopLag:
     """Measures the lateness of timers; a part of a `Manager`.
 
-    `kueuelib_loop_lag_seconds` is the last measurement.
+    `kueuelib_loop_lag_seconds` counts the measurements in buckets.
 
     Args:
         telemetry: where to report.
@@ -394,8 +395,8 @@ class LoopLag:
 
     def __init__(self, telemetry: Telemetry, *, period: float = PERIOD) -> None:
         self._period = period
-        self._gauge = telemetry.gauge(
-            "kueuelib_loop_lag_seconds", "How late the event loop ran a timer."
+        self._lags = telemetry.histogram(
+            "kueuelib_loop_lag_seconds", "How late the event loop ran timers.", buckets=_LAGS
         )
 
     async def run(self, ready: Callable[[], None]) -> None:
@@ -405,4 +406,4 @@ class LoopLag:
         while True:
             due = loop.time() + self._period
             await asyncio.sleep(self._period)
-            self._gauge.set(max(loop.time() - due, 0.0))
+            self._lags.observe(max(loop.time() - due, 0.0))

@@ -18,7 +18,7 @@ from .parts import Load, Patience
 from .playing import Upstream
 from .run import measure
 from .servers import EMBEDDED, REAL, default_server
-from .shape import BASELINE, IN_RACKS
+from .shape import SHAPES
 
 EPILOG = """\
 A manager is `kueuelib`, `kueuelib@FOLDER` (the sources of another checkout, or an environment with
@@ -45,7 +45,7 @@ def main() -> None:
     add = parser.add_argument
     add("--manager", action="append", help="may be given several times; they take turns")
     add("--workloads", type=int, default=300, help="about so many (300; upstream has 15000)")
-    add("--topology", action="store_true", help="Workloads ask for racks of 640 nodes")
+    add("--shape", choices=SHAPES, default="baseline", help="upstream's configuration (baseline)")
     add("--flow", choices=FLOWS, help="Jobs or pods that all fit, until the last one starts")
     add("--count", type=int, help="of a flow (1500 Jobs, 3000 pods)")
     add("--runs", type=int, default=1, help="of each manager (1)")
@@ -73,7 +73,7 @@ def main() -> None:
         load = FLOWS[args.flow].scaled(args.count)
         what = f"{load.count:,} {args.flow}"
     else:
-        shape = (IN_RACKS if args.topology else BASELINE).scaled(args.workloads)
+        shape = SHAPES[args.shape].scaled(args.workloads)
         load, what = Upstream(shape), f"{shape.total:,} Workloads"
     print(f"{what}, server: {server}, files in {folder}", flush=True)
     results = []

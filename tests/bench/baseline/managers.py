@@ -34,7 +34,7 @@ apiVersion: config.kueue.x-k8s.io/v1beta1
 kind: Configuration
 namespace: kueue-system
 health: {{healthProbeBindAddress: "127.0.0.1:{health}"}}
-metrics: {{bindAddress: "0"}}
+metrics: {{bindAddress: "{metrics}"}}
 webhook: {{host: 127.0.0.1, port: {webhook}{certificates}}}
 leaderElection: {{leaderElect: false}}
 clientConnection: {{qps: {qps}, burst: {qps}}}
@@ -84,6 +84,7 @@ class Options:
         profile: whether kueuelib's processor time is sampled.
         health: where the manager answers probes; 0: anywhere.
         webhook: where it serves webhooks; 0: anywhere.
+        metrics: where kueuelib serves metrics; 0: nowhere.
         certificates: a folder with those of a manager other than kueuelib; None: it has none.
         install: whether a full manager is installed, and works as its ServiceAccount.
         wait: whether a full manager is ready when it is handed over.
@@ -95,6 +96,7 @@ class Options:
     profile: bool = False
     health: int = 0
     webhook: int = 0
+    metrics: int = 0
     certificates: Path | None = None
     install: bool = True
     wait: bool = True
@@ -146,8 +148,9 @@ def managing(
         with Rest(server.kubeconfig) as rest:
             go_manager.install(rest, go_manager.manifests(webhook, found))
     certificates = f", certDir: {mounted}" if mounted else ""
-    text = CONFIG.format(health=health, webhook=webhook, qps=options.qps, certificates=certificates)
-    config.write_text(text)
+    metrics = f"127.0.0.1:{options.metrics}" if spec.own and options.metrics else "0"
+    fields = {"health": health, "webhook": webhook, "qps": options.qps, "metrics": metrics}
+    config.write_text(CONFIG.format(**fields, certificates=certificates))
     names = {"kubeconfig": str(access), "config": str(config)}
     command = [word.format(**names) for word in spec.command]
     environment = dict(os.environ)

@@ -5,9 +5,40 @@ from __future__ import annotations
 from collections import Counter
 
 import attrs
+from prometheus_client.parser import text_string_to_metric_families
 
 from .calls import WRITES
 from .recorder import Waits
+
+
+@attrs.frozen
+class Lag:
+    """How late the event loop of kueuelib ran its timers; 0 for other managers.
+
+    Attributes:
+        p99: seconds that 99 % of them were not late by, rounded up to a bucket.
+        late: the part that was late by more than 50 ms.
+    """
+
+    p99: float = 0.0
+    late: float = 0.0
+
+
+def lag_of(text: str) -> Lag:
+    """The lateness in the metrics of a manager.
+
+    Args:
+        text: what its `/metrics` answers.
+    """
+    buckets = [
+        (float(sample.labels["le"]), sample.value)
+        for metric in text_string_to_metric_families(text)
+        for sample in metric.samples
+        if sample.name == "kueuelib_loop_lag_seconds_bucket"
+    ]
+    count = buckets[-1][1]
+    p99 = next(bound for bound, number in buckets if number >= 0.99 * count)
+    return Lag(p99, 1 - dict(buckets)[0.05] / count if count else 0.0)
 
 
 @attrs.frozen
@@ -33,6 +64,7 @@ class Result:
         creation: seconds until the last object of a flow was created.
         others: seconds of processors of the player, and of the server if it was started for this
             run, from the first object until the last end.
+        lag: of the manager's event loop.
     """
 
     manager: str
@@ -52,6 +84,7 @@ class Result:
     creation: float | None = None
     said_use: float | None = None
     others: float = 0.0
+    lag: Lag = attrs.field(factory=Lag)
 
     @property
     def left(self) -> int:
@@ -101,5 +134,7 @@ class Result:
             "player CPU, s": self.player_cpu,
             "server CPU, s": self.server_cpu,
             "player and server CPU until the last end, s": self.others,
+            "loop lag p99, at most, ms": self.lag.p99 * 1000,
+            "loop lag above 50 ms, %": self.lag.late * 100,
         }
         return {**figures, **processors, "load": self.load}

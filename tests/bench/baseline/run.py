@@ -10,14 +10,18 @@ from collections import Counter
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
+import attrs
+import httpx
+
 from kueuelib.api.kinds import CLUSTER_QUEUES, NODES
 from kueuelib.api.meta import is_true
+from kueuelib.testing.processes import free_port
 
 from .calls import CountedClient
 from .cleaning import remove_webhooks
 from .managers import ManagerSpec, Options, managing
 from .parts import Load, Patience
-from .result import Result
+from .result import Lag, Result, lag_of
 from .servers import Server, install_definitions, serving
 from .usage import Usage
 
@@ -62,6 +66,7 @@ async def _measure(
     async with server.client() as client:
         if not spec.full:
             await install_definitions(client, options.crds)
+        options = attrs.evolve(options, metrics=free_port())
         with managing(spec, server, options) as process:
             usage = Usage(process.pid)
             if spec.own and not options.webhooks:
@@ -90,6 +95,7 @@ async def _measure(
                 whole.sample()
                 rest = whole.cpu - usage.cpu - rest - own
                 calls = await read() - calls
+                lag = await _lag(options.metrics) if spec.own else Lag()
             finally:
                 if not server.fresh:
                     await load.remove(client)
@@ -111,7 +117,14 @@ async def _measure(
         outcome.creation,
         outcome.said_use,
         others,
+        lag,
     )
+
+
+async def _lag(port: int) -> Lag:
+    """How late the event loop of a manager was."""
+    async with httpx.AsyncClient() as http:
+        return lag_of((await http.get(f"http://127.0.0.1:{port}/metrics")).text)
 
 
 async def _until_active(

@@ -161,6 +161,18 @@ BASELINE = Shape(
 """15,000 Workloads, as upstream's `test/performance/scheduler/configs/baseline` has them."""
 
 
+LARGE_SCALE = Shape(
+    (
+        WorkloadClass("small", 35, 0.06, 0.15, 50, 1),
+        WorkloadClass("medium", 11, 0.3, 0.35, 100, 5),
+        WorkloadClass("large", 4, 0.7, 0.7, 200, 20),
+    ),
+    cohorts=10,
+    queues=100,
+)
+"""50,000 Workloads in 1,000 ClusterQueues, as upstream's configuration `large-scale` has them."""
+
+
 def _asking(kind: WorkloadClass, pods: int, *counts: int) -> Iterator[WorkloadClass]:
     """The class in three parts, which ask for a rack in different ways."""
     asked: tuple[Mapping[str, str | int], ...] = (
@@ -182,7 +194,10 @@ IN_RACKS = Shape(
     ),
     racks=10,
 )
-"""The same Workloads, which ask for places on 640 nodes, as in upstream's configuration `tas`."""
+"""The same Workloads as in `BASELINE`, which ask for places on 640 nodes, as in `tas`."""
+
+SHAPES = {"baseline": BASELINE, "tas": IN_RACKS, "large-scale": LARGE_SCALE}
+"""By the names of upstream's configurations."""
 
 
 def workload(place: QueuePlace, kind: WorkloadClass, number: int) -> Obj:

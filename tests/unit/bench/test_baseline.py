@@ -11,8 +11,10 @@ from baseline.calls import from_metrics
 from baseline.managers import parse
 from baseline.playing import finished, released
 from baseline.recorder import Recorder, Waits
-from baseline.result import Result
-from baseline.shape import BASELINE, workload
+from baseline.result import Lag, Result, lag_of
+from baseline.shape import BASELINE, LARGE_SCALE, workload
+
+from kueuelib.runtime import Telemetry
 
 METRICS = """\
 # TYPE apiserver_request_total counter
@@ -45,6 +47,19 @@ def test_upstream_has_fifteen_thousand_workloads():
     assert BASELINE.scaled(3_000).total == 3_000
     assert [each.count for each in BASELINE.scaled(3_000).classes] == [70, 20, 10]
     assert [each.count for each in BASELINE.scaled(30).classes] == [1, 1, 1]
+
+
+def test_upstream_has_a_thousand_queues():
+    assert (LARGE_SCALE.total, len([*LARGE_SCALE.places()])) == (50_000, 1_000)
+    assert LARGE_SCALE.scaled(10_000).total == 10_000
+
+
+def test_the_lag_is_read_from_metrics():
+    telemetry = Telemetry()
+    lags = telemetry.histogram("kueuelib_loop_lag_seconds", "", buckets=(0.01, 0.05, 0.1))
+    for seconds in (0.001,) * 98 + (0.06, 0.2):
+        lags.observe(seconds)
+    assert lag_of(telemetry.render().decode()) == Lag(0.1, pytest.approx(0.02))
 
 
 def test_a_recorder_knows_waits_evictions_and_use():

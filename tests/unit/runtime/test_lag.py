@@ -26,7 +26,10 @@ async def test_what_blocks_the_loop_shows_in_the_lag() -> None:
     task = asyncio.create_task(LoopLag(telemetry, period=0.05).run(lambda: None))
     await asyncio.sleep(0.01)
     time.sleep(0.3)
-    await eventually(lambda: value(telemetry, "kueuelib_loop_lag_seconds") >= 0.2, within=5)
+    await eventually(lambda: value(telemetry, "kueuelib_loop_lag_seconds_sum") >= 0.2, within=5)
+    late = value(telemetry, "kueuelib_loop_lag_seconds_count")
+    late -= value(telemetry, 'kueuelib_loop_lag_seconds_bucket{le="0.1"}')
+    assert late == 1
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -34,7 +34,7 @@ NAMES = {
     "kueuelib_informer_events_total",
     "kueuelib_informer_objects",
     "kueuelib_informer_requests_total",
-    "kueuelib_loop_lag_seconds",
+    "kueuelib_loop_lag_seconds_bucket",
     "kueuelib_watch_silence_seconds",
     "rest_client_rate_limiter_duration_seconds_bucket",
     "rest_client_request_duration_seconds_bucket",
