@@ -7,6 +7,7 @@ it takes no quota, only room in leaves.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 from kueuelib.api.core import PodSpec
 from kueuelib.api.kueue import CHECK_READY, Admission, Workload
@@ -38,6 +39,7 @@ from kueuelib.scheduler.pending.workload_info import PodSetNeeds
 from kueuelib.scheduler.quota.amounts import Amounts, Charge, leaves_of
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.settings import Settings
+from kueuelib.scheduler.topology.demand import Unplaceable
 from kueuelib.scheduler.topology.pod_sets import (
     Domains,
     Member,
@@ -48,6 +50,8 @@ from kueuelib.scheduler.topology.pod_sets import (
 )
 from kueuelib.scheduler.topology.tree import charges_beyond, total_charges
 from kueuelib.scheduler.values import changed
+
+_NO_TOPOLOGY: Final = "the flavor or its topology no longer exists"
 
 
 def needs_second_pass(workload: Workload) -> bool:
@@ -165,10 +169,13 @@ def _replaced(
         if _is_of_one_pod(workload):
             continue  # which cannot move, and takes its workload with it
         before = old[needs.name]
-        moved = move(room, member, before.domains, failed[0])
+        if not member.flavor:
+            moved: Domains | NoPlace = NoPlace((needs.name,), Unplaceable(_NO_TOPOLOGY))
+        else:
+            moved = move(room, member, before.domains, failed[0])
         if isinstance(moved, NoPlace):
             attempt = FlavorAttempt(
-                member.flavor, NO_FIT, (NoPlaces(member.flavor, moved.why.text),)
+                before.flavor, NO_FIT, (NoPlaces(before.flavor, moved.why.text),)
             )
             blocked = (PodSetBlocked(needs.name, (GroupBlocked((attempt,)),)),)
             return Proposal(NO_FIT, admission, {}, 0, (), blocked=blocked)

@@ -123,6 +123,8 @@ def places_of(
 ) -> Places:
     """The places that an admission assigns, by pod set.
 
+    Nodes keep their pods when the flavor of these, or its topology, is gone.
+
     Args:
         admission: the admission.
         requests: of one pod, by pod set.
@@ -132,6 +134,8 @@ def places_of(
     for one in admission.pod_set_assignments:
         placed = one.topology_assignment
         flavor = flavor_with_topology(one.flavors, levels)
+        if flavor is None and placed is not None and placed.levels[-1] == HOST:
+            flavor = min(one.flavors.values(), default="")
         if placed is not None and flavor is not None:
             per_pod = requests.get(one.name, {})
             places[one.name] = Domains(flavor, placed.levels, placed.domains, per_pod)

@@ -111,6 +111,18 @@ def test_it_keeps_its_places_if_the_rules_say_so() -> None:
     assert wait.message.endswith("no topology domains at level: kubernetes.io/hostname")
 
 
+def test_it_is_evicted_if_its_flavor_is_gone_too() -> None:
+    """A queue may drop a flavor while jobs run, and then the flavor can be deleted."""
+    engine = engine_of(workload(JOB))
+    plain = decode(ClusterQueue, {"metadata": {"name": "cq"}, "spec": {}})
+    engine.observe_all([events.ClusterQueueSet(plain), events.FlavorGone("f")], NOW)
+    cycle = engine.next_cycle(NOW + 2.0)
+    assert cycle is not None
+    (eviction,) = engine.settle(decide(cycle, NOW + 2.0), NOW + 2.0).evictions
+    assert eviction.message.endswith("no replacement for unhealthy node(s): gone")
+    assert "the flavor or its topology no longer exists" in eviction.why
+
+
 @pytest.mark.parametrize("over", ["Finished", "Evicted"])
 def test_who_ended_or_leaves_needs_no_other_node(over: str) -> None:
     wl = workload(JOB)

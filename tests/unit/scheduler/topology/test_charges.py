@@ -118,6 +118,24 @@ def test_levels_change_under_what_runs() -> None:
     assert [*free.free["cpu"]] == [1000, 1000]
 
 
+@pytest.mark.parametrize("gone", [events.FlavorGone("f"), events.TopologyGone("t")])
+def test_nodes_keep_their_pods_when_a_flavor_is_deleted_under_them(gone: events.Event) -> None:
+    """Another flavor with the same nodes does not get their room."""
+    flat = events.TopologySet(
+        decode(Topology, {"metadata": {"name": "flat"}, "spec": {"levels": LEVELS[1:]}})
+    )
+    other = events.FlavorSet(make_flavor("other", {"tas": "yes"}, topologyName="flat"))
+    others = events.ClusterQueueSet(make_cluster_queue("others", {"other": {"cpu": 99}}))
+    local = events.LocalQueueSet(make_local_queue("theirs", "others"))
+    engine = engine_with(*OBJECTS, node("n"), RUNS, flat, other, others, local)
+    engine.observe(gone, NOW)
+    new = make_workload("new", "theirs", pod_sets=[make_pod_set({"cpu": 1}, count=3)])
+    engine.observe(events.WorkloadSet(new), NOW)
+    assert admitted(engine) == []
+    engine.observe(node("m"), NOW)
+    assert admitted(engine) == ["new"]
+
+
 @pytest.mark.parametrize("served", [True, False])
 def test_what_runs_in_another_cluster_gets_no_places_in_this_one(served: bool) -> None:
     """Its check has no controller here, so its ClusterQueue is inactive."""
