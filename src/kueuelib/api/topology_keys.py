@@ -1,5 +1,5 @@
-"""Labels and annotations that ask for a topology without effect: misspelled, or not in the
-annotations of a pod template (KEP-2724).
+"""Finds labels and annotations for a topology that have no effect, because they are misspelled or
+are not annotations of pods or of a pod template (KEP-2724).
 """
 
 from __future__ import annotations
@@ -19,12 +19,10 @@ KNOWN_KEYS: Final = frozenset(
 )
 """The labels and annotations of Kueue's domain that this version knows."""
 UNKNOWN: Final = "this version does not know it"
-_PLACE: Final = "the annotations of the pod template"
-_MISPLACED: Final = f"it belongs in {_PLACE}"
 _NAMES: Final = {key.removeprefix(DOMAIN): key for key in names.TOPOLOGY_KEYS}
 _SIGNS: Final = ("podset", "pod-set", "topolog")
 _LIKE: Final = 0.75
-"""How like a key a misspelled one is at least."""
+"""The least similarity of a misspelled key and the key that it means, from 0 to 1."""
 
 
 @frozen
@@ -45,26 +43,27 @@ class IgnoredKey:
         """One sentence for people.
 
         Args:
-            path: of the metadata.
+            path: the field path of the metadata.
         """
         return f"{path}.{self.field}[{self.key}] has no effect: {self.why}"
 
 
 def ignored_topology_keys(metadata: Mapping[str, Any], *, of_pods: bool) -> Iterator[IgnoredKey]:
-    """The labels and annotations of an object that ask for a topology without effect.
+    """The labels and annotations of an object that are meant for a topology but have no effect.
 
     Args:
         metadata: its raw metadata.
         of_pods: whether it is a pod or a pod template, whose annotations have an effect.
     """
+    place = "the annotations" if of_pods else "the annotations of the pod template"
     for field in ("labels", "annotations"):
         has_effect = of_pods and field == "annotations"
         for key in sorted(metadata.get(field) or ()):
             if key in names.TOPOLOGY_KEYS:
                 if not has_effect:
-                    yield IgnoredKey(field, key, _MISPLACED)
+                    yield IgnoredKey(field, key, f"it belongs in {place}")
             elif meant := _meant(key):
-                where = "" if has_effect else f", in {_PLACE}"
+                where = "" if has_effect else f", in {place}"
                 yield IgnoredKey(field, key, f"{UNKNOWN}; did you mean {meant}{where}?")
 
 

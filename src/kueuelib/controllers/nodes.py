@@ -158,7 +158,7 @@ def feed_nodes(
         flavors.wait_synced,
         indexes={BY_HOST: lambda node: filter(None, (labels_of(node).get(HOST),))},
         refused=lambda why: feed.observe(events.Unreadable(kinds.NODES.kind, why)),
-        after=pods,  # a node whose pods are not known yet would seem to be free
+        after=pods,  # until its pods are known, a node would seem to be free
         transform=trimmed_node,
     )
     follow_topologies(flavors, pods, nodes)

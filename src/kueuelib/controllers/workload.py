@@ -260,7 +260,7 @@ def owners_of(wl: Obj) -> Iterator[Obj]:
 
 
 def job_of(wl: Obj) -> Obj | None:
-    """The reference to the one that events about the job are recorded on; None without owners."""
+    """A reference to the object that gets the Events about the job; None without owners."""
     uid = job_uid(wl)
     return next((each for each in owners_of(wl) if each["uid"] == uid), None)
 

@@ -30,11 +30,11 @@ class WantedInformer(PartTimeInformer):
         clock: monotonic time.
         refused: hears why the objects cannot be read; an empty text once they can, or once nothing
             needs them.
-        after: an informer that is wanted together with this one, and reads its objects first.
+        after: an informer that is wanted together with this one, and lists its objects first.
         selection: what is listed and how it is stored; see `Cache.informer`.
 
     Attributes:
-        answered: whether the server has listed the objects, or refused to, since they are needed.
+        answered: set once the server has listed the objects or refused to; `want` starts a new one.
     """
 
     def __init__(

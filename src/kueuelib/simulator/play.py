@@ -387,8 +387,8 @@ def _why(driver: Driver) -> Obj:
                 if isinstance(reason, ClusterQueueInactive):
                     world = world or driver.world()
                     problems = problems_of(world, key, reason)
-                    causes = [f"{one.subject}: {one.problem}" for one in problems]
-                    examples[named] = ": ".join([examples[named], *causes])
+                    causes = "; ".join(f"{one.subject}: {one.problem}" for one in problems)
+                    examples[named] = ": ".join(filter(None, (examples[named], causes)))
     return {
         "unfinished_because": dict(sorted(reasons.items())),
         "unfinished_for_example": dict(sorted(examples.items())),

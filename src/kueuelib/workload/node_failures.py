@@ -89,11 +89,11 @@ def hosts_of(assignments: Iterable[PodSetAssignment]) -> dict[str, frozenset[str
 
 
 def moves_text(before: Admission, after: Admission) -> str:
-    """Which pods have other nodes than before, as a sentence for people; empty if none have.
+    """Which pods move to which nodes, as a sentence for people; empty if none move.
 
     Args:
         before: the admission with the failed node.
-        after: the one with its replacement.
+        after: the admission with its replacement.
     """
     new, moves = {one.name: _pods_on(one) for one in after.pod_set_assignments}, []
     for one in before.pod_set_assignments:
@@ -109,7 +109,7 @@ def moves_text(before: Admission, after: Admission) -> str:
 
 
 def _pods_on(assignment: PodSetAssignment) -> Counter[str]:
-    """How many pods of a pod set have places on each host."""
+    """How many pods of a pod set are placed on each host."""
     places, pods = assignment.topology_assignment, Counter[str]()
     for values, count in () if places is None else places.domains:
         pods[values[-1]] += count

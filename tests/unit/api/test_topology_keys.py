@@ -36,10 +36,13 @@ def test_a_misspelled_annotation_is_named_with_the_one_that_is_meant(key: str, m
 def test_known_annotations_have_an_effect_in_the_annotations_of_pods_alone() -> None:
     keys = dict.fromkeys(TOPOLOGY_KEYS, "x")
     assert not [*ignored_topology_keys({"annotations": keys}, of_pods=True)]
-    for meta, of_pods in (({"labels": keys}, True), ({"annotations": keys}, False)):
+    for meta, of_pods, place in (
+        ({"labels": keys}, True, "the annotations"),
+        ({"annotations": keys}, False, "the annotations of the pod template"),
+    ):
         ignored = [*ignored_topology_keys(meta, of_pods=of_pods)]
         assert {one.key for one in ignored} == TOPOLOGY_KEYS
-        assert {one.why for one in ignored} == {"it belongs in the annotations of the pod template"}
+        assert {one.why for one in ignored} == {f"it belongs in {place}"}
 
 
 def test_other_keys_ask_for_no_topology() -> None:

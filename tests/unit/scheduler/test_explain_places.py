@@ -340,7 +340,7 @@ def test_without_a_topology_no_levels_are_offered() -> None:
         answer = explain(each, KEY, NOW, pairs=lambda: SearchBudget(PAIR_STEPS))
         assert answer.verdict is TrialResult.WAITS
         assert not any(isinstance(one.change, NameLevels) for one in answer.changes)
-        assert not [note for note in answer.notes if "in the order of the topology" in note]
+        assert not [note for note in answer.notes if "in the wrong order" in note]
 
 
 def test_pod_sets_with_the_same_mistake_are_corrected_together() -> None:
@@ -357,9 +357,9 @@ def test_the_order_of_the_levels_is_named_to_a_request_in_another_one() -> None:
     asked = {"required": HOST, SLICE: RACK, SIZE: 2}
     (note,) = explain(world([node("h11", "r1")], pods("job", 99, **asked)), KEY, NOW).notes
     assert note == (
-        "pod set main must name levels in the order of the topology, the widest first, which is "
-        f"{BLOCK}, {RACK}, {HOST}; podset-required-topology: {HOST}, "
-        f"podset-slice-required-topology: {RACK}"
+        f"levels are in the wrong order in pod set main (podset-required-topology: {HOST}, "
+        f"podset-slice-required-topology: {RACK}); the order of the topology, widest first, is "
+        f"{BLOCK}, {RACK}, {HOST}"
     )
 
 

@@ -166,7 +166,7 @@ def test_nodes_without_the_label_of_a_level_are_a_note(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
     notes = orjson.loads((tmp_path / "out/result.json").read_bytes())["notes"]
-    assert notes == ["no pods are placed on 1 node (m) of flavor f: no label rack"]
+    assert notes == ["no pods are placed on 1 node (m) of flavor f without the label rack"]
 
 
 def test_an_inactive_queue_is_named_with_what_is_missing(tmp_path: Path) -> None:
@@ -182,3 +182,21 @@ def test_an_inactive_queue_is_named_with_what_is_missing(tmp_path: Path) -> None
         'spec.topologyName is "other", but there is no such Topology'
     )
     assert example in done.output
+
+
+def test_several_causes_of_an_inactive_queue_are_separated_by_semicolons(tmp_path: Path) -> None:
+    flavor = '{name: gone, resources: [{name: memory, nominalQuota: "1"}]}'
+    second = f"{{coveredResources: [memory], flavors: [{flavor}]}}"
+    queues = QUEUES.replace("topologyName: t", "topologyName: other")
+    queues = queues.replace("resourceGroups:\n", f"resourceGroups:\n  - {second}\n")
+    (tmp_path / "trace.yaml").write_text("---".join([queues, JOB % ("a", "")]))
+    arguments = ["simulate", str(tmp_path / "trace.yaml"), "--output", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    run = orjson.loads((tmp_path / "out/result.json").read_bytes())["runs"]["baseline"]
+    (example,) = run["simulation"]["unfinished_for_example"].values()
+    assert example == (
+        "default/a: ClusterQueue cq is inactive: ResourceFlavor gone: is named by ClusterQueue cq "
+        'and does not exist; ResourceFlavor f: spec.topologyName is "other", but there is no such '
+        "Topology"
+    )

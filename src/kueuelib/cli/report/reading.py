@@ -47,7 +47,7 @@ class Read:
     source: tuple[str, ...]
 
     def needs_places(self, lists: Lists) -> bool:
-        """Whether what decides about places on nodes is to be read.
+        """Whether nodes, Topologies and the pods on nodes have to be read, too.
 
         Args:
             lists: later lists of the same kinds.
@@ -104,12 +104,12 @@ async def read(client: Client, namespace: str, given: Configuration | None = Non
 
 
 async def with_places(client: Client, seen: Read, lists: Lists) -> Read:
-    """The same with what decides about places on nodes, as far as that may be listed.
+    """Adds nodes, Topologies and the pods on nodes, as far as the caller may list them.
 
     Args:
-        client: whose cluster.
-        seen: what the caller may read besides.
-        lists: with a ResourceFlavor that names a Topology.
+        client: reads them from the cluster.
+        seen: what has been read before.
+        lists: the listed objects; a ResourceFlavor among them names a Topology.
 
     Raises:
         KueuelibError: the server did not answer.

@@ -94,7 +94,7 @@ class PageStates:
         self._joining: anyio.abc.TaskGroup | None = None
 
     def _followed(self, read: Read, resources: Sequence[Resource]) -> list[Informer]:
-        """Informers of some kinds, and with nodes of the pods on them."""
+        """Informers of some kinds; if nodes are among them, also of the pods on nodes."""
         hidden = {one.kind for one in read.unseen}
         made = [
             Informer(
@@ -153,7 +153,7 @@ class PageStates:
             pause = max(least, EASE * spent)
 
     async def _follow_places(self) -> None:
-        """Follows what decides about places on nodes once a flavor names a Topology."""
+        """Follows nodes, Topologies and the pods on nodes once a flavor names a Topology."""
         lists, group = self._lists(), self._joining
         if self._follows_places or group is None or not self._read.needs_places(lists):
             return
@@ -161,7 +161,7 @@ class PageStates:
         try:
             read = await with_places(self._client, self._read, lists)
         except KueuelibError:
-            return  # the next look tries again, and the informers say what fails
+            return  # the next turn tries again, and the informers report the failure
         self._follows_places = True
         more = self._followed(read, read.resources[len(known) :])
 

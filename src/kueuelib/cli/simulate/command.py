@@ -332,13 +332,13 @@ def _check_names(
 
 
 def _ignored(source: TraceSource) -> Iterator[str]:
-    """Requests of jobs that have no effect."""
+    """Notes on requests of jobs that have no effect."""
     for text, jobs in source.ignored.items():
         yield f"{text} (in {some(jobs)})"
 
 
 def _places(chosen: Sequence[Policy]) -> list[str]:
-    """Nodes on which no pods are placed."""
+    """Notes on nodes that get no pods."""
     worlds = [policy.cluster.world for policy in chosen]
     texts = [one.text for world in worlds for one in nodes_without_level(world)]
     return [*dict.fromkeys(texts)]

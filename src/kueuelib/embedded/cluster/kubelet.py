@@ -44,7 +44,7 @@ class NodeKeeper(SimulatedController[ObjectKey]):
     """Reports simulated nodes as ready once, renews their Leases, and taints unhealthy nodes.
 
     Readiness is reported only once, so that a user may change it afterwards. Other nodes become
-    unknown when they do not renew their Lease. One that has become simulated again is ready again.
+    unknown when they do not renew their Lease, and ready once they are simulated again.
     """
 
     name = "node"

@@ -143,7 +143,7 @@ def node_status(status: Mapping[str, Any], index: int, now: float) -> Obj:
 
 
 def ready_status(status: Mapping[str, Any], now: float) -> Obj:
-    """The status of a node with a condition that it is ready; everything else is kept."""
+    """The status of a node with the condition Ready; everything else is kept."""
     at = format_time(now)
     ready = {
         "type": "Ready",

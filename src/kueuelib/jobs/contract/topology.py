@@ -133,11 +133,11 @@ def _is_layer(layer: Mapping[str, Any]) -> bool:
 def ignored_requests(
     metadata: Mapping[str, Any], templates: Iterable[tuple[str, Any]]
 ) -> Iterator[str]:
-    """What an object asks of a topology without effect, as sentences for people.
+    """Requests of an object for a topology that have no effect, as sentences for people.
 
     Args:
         metadata: of the object, which is not a pod.
-        templates: its raw pod templates, each after its path.
+        templates: pairs of a field path and the raw pod template there.
     """
     for one in ignored_topology_keys(metadata, of_pods=False):
         yield one.text("metadata")

@@ -92,8 +92,8 @@ class TemplateWebhook:
         return self._write(with_default_class(named), old)
 
     def warn(self, made: Obj, request: AdmissionRequest) -> Iterator[str]:
-        """Warnings if a new object, or its pods, ask for missing features, or for a topology where
-        that has no effect.
+        """Warnings if a new object or its pods ask for missing features, or have labels or
+        annotations for a topology that have no effect.
         """
         if request.old_object is None and labels_of(made).get(QUEUE_LABEL):
             yield from warnings_about(self._asked(made))

@@ -218,8 +218,8 @@ class PodWebhook:
         return gated(made, places=settings.places_pods)
 
     def warn(self, made: Obj, _: AdmissionRequest) -> Iterator[str]:
-        """Warnings if a new pod is queued and asks for missing features, or for a topology where
-        that has no effect.
+        """Warnings if a new pod is queued and asks for missing features, or has labels or
+        annotations for a topology that have no effect.
         """
         if has_finalizer(made):
             yield from warnings_about(asked_by_pods(DEFAULT_POD_SET, made, self._parts.settings))

@@ -102,8 +102,8 @@ class JobWebhook:
         return made
 
     def warn(self, made: Obj, request: AdmissionRequest) -> Iterator[str]:
-        """Warnings if a new object is queued and asks for missing features, or for a topology where
-        that has no effect.
+        """Warnings if a new object is queued and asks for missing features, or has labels or
+        annotations for a topology that have no effect.
         """
         job, namespace = self._integration.job_type(made), request.namespace
         labels = self._stores.namespace_labels(namespace)
@@ -158,10 +158,10 @@ def asked_by_pods(pod_set: str, template: Obj, settings: JobSettings) -> Iterato
 
 
 def ignored_by_job(job: GenericJob) -> Iterator[str]:
-    """What a job asks of a topology without effect, as sentences for people.
+    """Requests of a job for a topology that have no effect, as sentences for people.
 
     Args:
-        job: its rules are checked elsewhere.
+        job: the job; if it is invalid, only its own metadata is checked.
     """
     templates: list[tuple[str, Obj]] = []
     with contextlib.suppress(InvalidJob):

@@ -483,9 +483,9 @@ class AdmissionPass:
         return [one.key for one in holders if nodes[one.cluster_queue].root.key == root]
 
     def _kept_for(self, entry: Entry) -> Amounts:
-        """What a preemptor keeps from later heads.
+        """The usage that later heads may not take from a preemptor.
 
-        In Kueue, heads in other flavors may take the places that it is about to get.
+        Without parallel preemptors, heads in other flavors may take its future places, as in Kueue.
         """
         usage = entry.proposal.usage
         if self._settings.parallel_preemptors or not isinstance(usage, Charge):

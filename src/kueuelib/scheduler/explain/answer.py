@@ -73,7 +73,7 @@ class Explanation:
         problems: errors in the set-up.
         changes: single changes that would give it quota now, each tried.
         places: the domains that lack room for its pods, the best first (KEP-2724).
-        placed: where the pods of `admission` are placed, by pod set.
+        placed: the domains in which `admission` places pods, by pod set.
         pairs: pairs of changes that would, if no single one does and they were searched for.
         tried: the kinds of changes whose search was completed.
         limits: the gaps in the search for changes, as sentences for people.

@@ -1,6 +1,4 @@
-"""Changes of a workload that asks for levels that its topology lacks, or in another order
-(KEP-2724).
-"""
+"""Changes for a workload whose levels its topology lacks, or has in another order (KEP-2724)."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ class NameLevels(OfJob, UnsizedChange):
 
     Attributes:
         pod_sets: those that name the same levels.
-        before: the levels that they name, each after its annotation without the domain.
+        before: pairs of an annotation, without its domain, and the level that it names.
         to: the same with other levels.
     """
 
@@ -62,7 +60,7 @@ class NameLevels(OfJob, UnsizedChange):
 
 
 def _named(request: TopologyRequest) -> tuple[tuple[str, str], ...]:
-    """The levels that a request names, from coarse to fine, each after its annotation."""
+    """Pairs of an annotation and the level that it names, from the widest to the narrowest."""
     named: list[tuple[str, str]] = []
     for name, level in (("required", request.required), ("preferred", request.preferred)):
         if level and not named:
@@ -91,8 +89,7 @@ def _renamed(request: TopologyRequest, levels: Mapping[str, str]) -> TopologyReq
 
 
 def other_levels(world: World, workload: Workload) -> Iterator[tuple[NameLevels, ...]]:
-    """For pod sets that name the same levels, but not those of a topology in its order: the levels
-    that may be meant, the likeliest first.
+    """For each set of wrong levels: changes to the levels that may be meant, the likeliest first.
 
     Args:
         world: the facts.
@@ -115,7 +112,7 @@ def other_levels(world: World, workload: Workload) -> Iterator[tuple[NameLevels,
 
 
 def notes_on_order(world: World, workload: Workload) -> Iterator[str]:
-    """For pod sets that name levels of a topology in another order: which order it has.
+    """Sentences with the right order of levels, for pod sets that name them in the wrong one.
 
     Args:
         world: the facts.
@@ -128,16 +125,16 @@ def notes_on_order(world: World, workload: Workload) -> Iterator[str]:
             where = "pod set" if len(names) == 1 else "pod sets"
             asked = ", ".join(f"{name}: {level}" for name, level in named)
             yield (
-                f"{where} {', '.join(names)} must name levels in the order of the topology, the "
-                f"widest first, which is {', '.join(levels)}; {asked}"
+                f"levels are in the wrong order in {where} {', '.join(names)} ({asked}); the order "
+                f"of the topology, widest first, is {', '.join(levels)}"
             )
 
 
 def _wrong(
     workload: Workload, known: Sequence[Sequence[str]]
 ) -> Iterator[tuple[tuple[tuple[str, str], ...], list[str]]]:
-    """The levels that pod sets name, if there are topologies and none of them has these levels in
-    this order, with the pod sets.
+    """The levels that pod sets name although no known topology has them in this order, with these
+    pod sets; nothing without a topology.
     """
     pod_sets: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for one in workload.spec.pod_sets:
@@ -150,7 +147,7 @@ def _wrong(
 
 
 def _guesses(named: Sequence[str], levels: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """What levels of a topology may be meant, in its order."""
+    """The levels of a topology that may be meant, in its order."""
     unknown = [each for each in named if each not in levels]
     close = {each: sorted(levels, key=partial(_likeness, each), reverse=True) for each in unknown}
     for number in range(len(levels) if len(unknown) == 1 else 1):
@@ -163,6 +160,6 @@ def _are_in_order(named: Sequence[str], levels: Sequence[str]) -> bool:
 
 
 def _likeness(one: str, other: str) -> tuple[float, float]:
-    """How like two label keys are: their names first, then all of them."""
+    """The similarity of two label keys: first of their names alone, then of the whole keys."""
     names = one.rpartition("/")[2], other.rpartition("/")[2]
     return SequenceMatcher(None, *names).ratio(), SequenceMatcher(None, one, other).ratio()

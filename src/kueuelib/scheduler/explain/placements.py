@@ -1,5 +1,5 @@
 """On which nodes, or in which other domains, the pods of a Workload are placed, and whether these
-are still as the pods require (KEP-2724).
+domains still meet the request of the pods (KEP-2724).
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class PlacedPods:
 def placed_pods(
     world: World, workload: Workload, admission: Admission | None
 ) -> Iterator[PlacedPods]:
-    """Where the pods of each pod set with places are.
+    """Where the pods are, for each pod set that is placed.
 
     Args:
-        world: knows in which wider domains the nodes are.
-        workload: says which of them count.
+        world: the facts, among them the wider domains of the nodes.
+        workload: its requests decide which wider domain is shown.
         admission: that of the Workload, or the one that it would get; None for none.
     """
     requests = {one.name: one.topology_request for one in workload.spec.pod_sets}
@@ -92,7 +92,7 @@ def placed_pods(
 def _parents(
     world: World, assignment: PodSetAssignment, request: TopologyRequest | None
 ) -> dict[str, str]:
-    """The domains of the level that a pod set asks for, or of the last but one, by host name."""
+    """The domain of each host, at the level that a pod set asks for or else just above hosts."""
     levels = _levels(world, assignment)[:-1]
     asked = [layer.topology for layer in layers_of(request)]
     if request is not None:
@@ -109,7 +109,7 @@ def _parents(
 
 
 def _levels(world: World, assignment: PodSetAssignment) -> list[str]:
-    """The label keys of the topology of a pod set, from coarse to fine; none if it is not there."""
+    """The label keys of a pod set's topology, from coarse to fine; empty without a topology."""
     for name in assignment.flavors.values():
         flavor = world.flavors.get(name)
         topology = world.topologies.get(flavor.spec.topology_name) if flavor is not None else None
@@ -129,8 +129,8 @@ class NodesWithoutLevel:
         topology: the Topology.
         level: the label key.
         nodes: their names.
-        text: what that means, for people.
-        every: whether these are all nodes of the flavor.
+        text: the consequence, for people.
+        every: whether all nodes of the flavor lack it.
     """
 
     topology: str
@@ -158,11 +158,11 @@ def nodes_without_level(world: World) -> Iterator[NodesWithoutLevel]:
                 continue
             every, which = len(without) == len(nodes), counted(len(without), "node")
             which = f"{which} ({some(without)}) of flavor {name}"
-            text = f"no pods are placed on {which}: no label {level}"
+            text = f"no pods are placed on {which} without the label {level}"
             if every:
                 text = (
-                    f"no node of flavor {name} ({some(without)}) has the label {level}, so its "
-                    "pods cannot be placed"
+                    f"no node of flavor {name} ({some(without)}) has the label {level}, so no "
+                    "pods can be placed on its nodes"
                 )
             yield NodesWithoutLevel(topology.name, level, without, text, every)
 
@@ -172,10 +172,10 @@ def nodes_without_level(world: World) -> Iterator[NodesWithoutLevel]:
 
 @frozen
 class Misplacement:
-    """Pods whose nodes no longer are what the pods require.
+    """Pods whose nodes no longer meet their request.
 
     Attributes:
-        level: the label key that shows it.
+        level: the label key of the level that is wrong.
         text: what is wrong, for people.
     """
 
@@ -184,7 +184,7 @@ class Misplacement:
 
 
 class Misplacements:
-    """Finds what has changed about the nodes of Workloads since they were assigned.
+    """Finds Workloads whose nodes no longer meet their requests.
 
     Args:
         world: the facts.
@@ -197,12 +197,12 @@ class Misplacements:
         self._known: dict[tuple[str, ...], set[tuple[str | None, ...]]] = {}
 
     def of(self, workload: Workload, admission: Admission) -> Iterator[Misplacement]:
-        """The domains of a Workload that are gone, and its nodes that are no longer together. Nodes
-        without the label of a level do not count.
+        """Reports domains of a Workload that no longer exist, and nodes that are no longer in one
+        domain. Nodes without the label of a level do not count.
 
         Args:
-            workload: says what it requires.
-            admission: its own.
+            workload: has the requests of its pod sets.
+            admission: that of the Workload.
         """
         requests = {one.name: one.topology_request for one in workload.spec.pod_sets}
         groups: dict[str, _Group] = {}
@@ -254,8 +254,9 @@ class _Group:
     pods: list[tuple[NodeFacts, int]]
 
     def apart(self) -> Iterator[Misplacement]:
-        """What its nodes no longer are."""
-        who = f"pod set{'s' if len(self.pod_sets) > 1 else ''} {some(self.pod_sets)}"
+        """Reports nodes that are no longer in one domain as required."""
+        many = len(self.pod_sets) > 1
+        who = f"pod set{'s' if many else ''} {some(self.pod_sets)} require{'' if many else 's'}"
         required = self.request.required
         if required and required != HOST:
             inside = self._inside(required)
@@ -264,9 +265,8 @@ class _Group:
                     f"{some([node.name for node, _ in pods])} in {name_of(required, values)}"
                     for values, pods in sorted(inside.items())
                 )
-                requires = "requires" if len(self.pod_sets) == 1 else "require"
-                one = noun_of(required)
-                text = f"{who} {requires} one {one}, but its nodes are in several now: {places}"
+                nodes = f"{'their' if many else 'its'} nodes"
+                text = f"{who} one {noun_of(required)}, but {nodes} are now in several: {places}"
                 yield Misplacement(required, text)
         for layer in layers_of(self.request):
             level, size = layer.topology, layer.size
@@ -279,13 +279,13 @@ class _Group:
                 count = sum(number for _, number in pods)
                 if count % size:
                     text = (
-                        f"{who} requires slices of {size} pods in one {noun_of(level)} each, but "
-                        f"{name_of(level, values)} has {counted(count, 'pod')} now"
+                        f"{who} each slice of {counted(size, 'pod')} in one {noun_of(level)}, but "
+                        f"{name_of(level, values)} now has {counted(count, 'pod')}"
                     )
                     yield Misplacement(level, text)
 
     def _inside(self, level: str) -> dict[tuple[str, ...], list[tuple[NodeFacts, int]]]:
-        """Its nodes and their pods by the domain of a level."""
+        """The nodes of the group and the pods on them, by domain of a level."""
         end = self.levels.index(level) + 1 if level in self.levels else 0
         path = self.levels[:end] or [level]
         inside: dict[tuple[str, ...], list[tuple[NodeFacts, int]]] = {}

@@ -215,7 +215,7 @@ class EngineState:
         return due
 
     def note_room(self, freed: Charges, *, from_outside: bool = True) -> None:
-        """Note what became free in leaves."""
+        """Note the room that became free in leaves."""
         nodes = self.cache.nodes
         for scope in self._scopes_with(nodes.flavors_of(freed)):
             scope.note_roomier(partial(nodes.lacked, freed), from_outside=from_outside)

@@ -27,7 +27,7 @@ from kueuelib.scheduler.reasons import Reason, waits_alone
 from kueuelib.scheduler.topology.tree import Charges
 
 Lacked = Callable[[Charges], bool]
-"""Whether leaves that have more room now had too little for pods until then."""
+"""Whether the leaves with newly freed room had too little room for these pods before."""
 
 # ---- a waiting workload --------------------------------------------------------------------------
 
@@ -114,9 +114,9 @@ class Pending:
         return self.group is not None and self.group.has_turn
 
     def waits_for_room(self, lacked: Lacked) -> bool:
-        """Whether it was tried and may wait for room in leaves, until now.
+        """Whether it was tried, and the room that has just become free may be what it waits for.
 
-        With a promise it does only if its own leaves lacked some.
+        With a promise, this is so only if its own leaves lacked room until now.
         """
         if self.reason is None or not wants_room(self.info, self.reason):
             return False
@@ -417,7 +417,7 @@ class Scope:
             self.rounds = 0
 
     def note_roomier(self, lacked: Lacked, *, from_outside: bool = True) -> None:
-        """Record that leaves have more room than before, for those that may wait for that."""
+        """Record that leaves have more room, and retry Workloads that may wait for it."""
         self.queues.instant += 1
         self.news.roomier = self.queues.instant  # for the heads of a running cycle
         parked = (each.verdict for one in self.waiting.values() for each in one.groups.values())
@@ -633,7 +633,7 @@ class PendingQueue:
         return verdict.is_due_in_turn(news, self.spec, self._available)
 
     def waits_for_room(self, lacked: Lacked) -> bool:
-        """Whether a Workload that was tried and is not parked may have waited for room."""
+        """Whether a Workload that was tried and is not parked may wait for the freed room."""
         return any(
             item.waits_for_room(lacked)
             for group in self.groups.values()

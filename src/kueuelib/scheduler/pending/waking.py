@@ -51,7 +51,7 @@ class ScopeChanges:
         """Whether anything that may help a Workload, other than a charge, has happened.
 
         Args:
-            instant: when it was looked at before.
+            instant: when the Workload was last tried.
             room: whether more room on nodes may help it.
         """
         quota = max(self.changed, self.last_freed)
@@ -59,7 +59,7 @@ class ScopeChanges:
 
 
 def wants_room(info: WorkloadInfo, reason: Reason) -> bool:
-    """Whether more room on nodes may help a refused Workload, or places for fewer pods."""
+    """Whether more room on nodes may help a refused Workload, perhaps with fewer pods."""
     if isinstance(reason, NoFlavors) and not any(one.slack for one in info.pod_sets):
         return reason.wants_room
     return not isinstance(reason, ELSEWHERE)

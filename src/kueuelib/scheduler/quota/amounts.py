@@ -48,7 +48,7 @@ class Charge(dict[FlavorResource, int]):
     Args:
         quota: per flavor and resource.
         leaves: what its pods take of leaves.
-        seen_by: the flavors for which what it takes of leaves counts; None for all that have them.
+        seen_by: the flavors in which `leaves` counts as taken; None for all that have them.
     """
 
     __slots__ = ("leaves", "seen_by")

@@ -148,7 +148,7 @@ class LeafRoom:
         Args:
             charges: what they need.
             sign: 1 or -1.
-            seen_by: the flavors for which it counts; None for all that have these leaves.
+            seen_by: the flavors in which it counts; None for all that have these leaves.
         """
         for key, amounts in charges.items():
             for flavor, leaf in self._leaves(key):
@@ -167,7 +167,7 @@ class LeafRoom:
 
         Args:
             charges: what is taken.
-            flavors: those whose room counts; all if none is given.
+            flavors: the flavors whose room counts; empty for all.
         """
         for key, amounts in charges.items():
             leaves = [one for one in self._leaves(key) if not flavors or one[0] in flavors]

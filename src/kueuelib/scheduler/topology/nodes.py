@@ -334,10 +334,10 @@ class NodeCache:
         ]
 
     def lacked(self, freed: Charges, needs: Charges) -> bool:
-        """Whether a leaf had too little room for pods before something became free there.
+        """Whether a leaf had too little room for pods until something became free there.
 
         Args:
-            freed: what became free, and is free now.
+            freed: what has become free in each leaf.
             needs: what the pods need.
         """
         for key in freed.keys() & needs.keys():
@@ -397,7 +397,7 @@ class NodeCache:
             request: what it takes, the slot of a pod included; None if it takes nothing now.
 
         Returns:
-            What became free in leaves.
+            What has become free in each leaf.
         """
         after = None if request is None or not node else (node, request)
         before = self._pods.get(key)

@@ -134,7 +134,7 @@ def read_manifests(path: Path, faults: Faults, source: TraceSource) -> Iterator[
 
 
 def _ignored(obj: Obj, owner: Obj | None) -> Iterator[str]:
-    """What an object or its job asks of a topology without effect."""
+    """Requests of an object or its job for a topology that have no effect."""
     job = obj if obj["kind"] == "Job" else owner
     if job is not None:
         template = (job.get("spec") or {}).get("template")

@@ -26,7 +26,7 @@ class TraceSource:
         objects: raw objects of the trace that are not jobs: queues, flavors, classes.
         prefix: of the names of numbered jobs, if there are several files.
         names: namespace and name of the jobs so far.
-        ignored: sentences about requests of jobs that have no effect, each with these jobs.
+        ignored: sentences about requests that have no effect, with the jobs that make them.
     """
 
     machines: dict[str, int] = attrs.field(factory=dict)

@@ -107,13 +107,13 @@ CASES = [
     (ask_for_more_than_a_node_has, "never-fits", Severity.WARNING, "Workload ns/waits",
      "its pods do not fit on the nodes that are there"),
     (leave_a_node_out_of_all_racks, "topology-levels", Severity.WARNING, "Topology racks",
-     "no pods are placed on 1 node (out) of flavor f: no label kubernetes.io/hostname"),
+     "no pods are placed on 1 node (out) of flavor f without the label kubernetes.io/hos"),
     (share_nodes_between_topologies, "topology-overlap", Severity.WARNING,
      "ResourceFlavor coarse", "it shares 1 node (n) with flavor f"),
     (relabel_a_rack_below_running_pods, "placement-stale", Severity.WARNING, "Workload ns/runs",
-     "pod set main requires one rack, but its nodes are in several now: m in rack other; n in"),
+     "pod set main requires one rack, but its nodes are now in several: m in rack other; n in"),
     (relabel_a_rack_below_a_slice, "placement-stale", Severity.WARNING, "Workload ns/runs",
-     "pod set main requires slices of 2 pods in one rack each, but rack other has 1 pod now"),
+     "pod set main requires each slice of 2 pods in one rack, but rack other now has 1 pod"),
     (lose_a_node_below_running_pods, "placement-stale", Severity.WARNING, "Workload ns/runs",
      "pod set main is placed on node m, which no longer exists"),
     (lose_a_rack_below_running_pods, "placement-stale", Severity.WARNING, "Workload ns/runs",
@@ -143,7 +143,7 @@ def test_who_waits_for_a_level_without_labels_follows_from_it(patient: Any) -> N
     found = dict(patient.found())
     levels = found["topology-levels"]
     assert (levels.severity, str(levels.subject)) == (Severity.ERROR, "Topology racks")
-    words = "no node of flavor f (n) has the label rack, so its pods cannot be placed"
+    words = "no node of flavor f (n) has the label rack, so no pods can be placed on its nodes"
     assert words in levels.problem
     assert levels.fix
     assert patient.causes() == {"never-fits": "topology-levels"}
@@ -194,7 +194,9 @@ def test_a_workload_on_nodes_that_are_still_together_is_healthy(patient: Any) ->
     assert patient.found() == []
     patient.get("Node", "m")["metadata"]["labels"]["rack"] = "other"
     found = patient.only("placement-stale")
-    assert found.fix.startswith("kubectl get nodes -L rack  # correct the labels, or have the pods")
+    assert found.fix.startswith(
+        "kubectl get nodes -L rack  # correct the labels, or let the manager"
+    )
     patient.get("Workload", "runs")["spec"]["podSets"][0]["topologyRequest"] = {"preferred": "rack"}
     assert patient.found() == [], "a preference is no promise"
 
@@ -210,7 +212,7 @@ def test_the_pod_sets_of_a_group_are_judged_together(patient: Any) -> None:
     other["topologyAssignment"]["slices"][0]["valuesPerLevel"] = [{"universal": "m"}]
     assignments.append(other)
     (found,) = (one for name, one in patient.found() if name == "placement-stale")
-    assert found.problem.startswith("pod sets main, workers require one rack, but its nodes are in")
+    assert found.problem.startswith("pod sets main, workers require one rack, but their nodes are")
 
 
 @pytest.mark.parametrize("condition", ["Finished", "Evicted"])
@@ -234,6 +236,6 @@ def test_an_annotation_of_the_job_itself_is_one_finding_for_all_jobs(patient: An
     assert str(one.subject) == "Job ns/job"
     assert one.problem == (
         "metadata.annotations[kueue.x-k8s.io/podset-required-topology] has no effect: "
-        "it belongs in the annotations of the pod template; others that have it: 1"
+        "it belongs in the annotations of the pod template (also in 1 other Job)"
     )
     assert one.fix.startswith("kubectl -n ns get job job -o yaml  # ")

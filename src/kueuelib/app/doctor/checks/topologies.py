@@ -1,5 +1,5 @@
-"""Topologies: nodes that are in none of their domains, flavors that share nodes, and Workloads on
-nodes that are in other domains now (KEP-2724).
+"""Topologies: nodes that are in none of their domains, flavors that share nodes, Workloads on nodes
+that are now in other domains, and requests without effect (KEP-2724).
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def stale(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         if wrong:
             levels = ",".join(dict.fromkeys(one.level for one in wrong))
             fix = (
-                f"kubectl get nodes -L {levels}  # correct the labels, or have the pods placed "
-                "again: set spec.active of the Workload to false, then to true"
+                f"kubectl get nodes -L {levels}  # correct the labels, or let the manager place "
+                "the pods again: set spec.active of the Workload to false, then to true"
             )
             problem = "; ".join(one.text for one in wrong)
             subject = Subject("Workload", key.name, key.namespace)
@@ -105,8 +105,8 @@ def stale(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 @check("topology-ignored", "Workload", "Job")
 def ignored(snapshot: ClusterSnapshot) -> Iterator[Finding]:
-    """Labels and annotations that ask for a topology without effect: each with the first object
-    that has it.
+    """Labels and annotations for a topology that have no effect: one finding for each, about the
+    first object that has it.
     """
     holders: dict[tuple[str, str], list[Subject]] = {}
     for job in snapshot.all("Job"):
@@ -121,7 +121,7 @@ def ignored(snapshot: ClusterSnapshot) -> Iterator[Finding]:
                 subject = subject_of("Workload", workload)
                 holders.setdefault((text, "workload"), []).append(subject)
     for (text, kind), (first, *others) in holders.items():
-        more = f"; others that have it: {len(others)}" if others else ""
+        more = f" (also in {counted(len(others), f'other {first.kind}')})" if others else ""
         show = f"kubectl -n {first.namespace} get {kind} {first.name} -o yaml"
-        fix = f"{show}  # correct it in the pod template of the job, and submit that again"
+        fix = f"{show}  # correct the pod template of the job, and submit the job again"
         yield Finding(Severity.WARNING, first, f"{text}{more}", fix)
