@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -255,18 +255,26 @@ class CheckReconciler:
     def ask_again(self, key: ObjectKey) -> None:
         """Call the check again, because something that its answers depend on has changed."""
         self._nudges[key] = self._nudges.get(key, 0) + 1
-        for name in self.mine():
+        self._call_at_once(key, self.mine())
+
+    def _call_at_once(self, key: ObjectKey, checks: Iterable[str]) -> None:
+        """Let no interval pass before the next call about a Workload."""
+        for name in checks:
             asked = self._asked.get((key, name))
             if asked is not None:
                 self._asked[key, name] = attrs.evolve(asked, again=0.0)
 
     def _heard(self, delta: Delta[Obj]) -> None:
         gone = delta.kind is DeltaKind.DELETED or delta.new is None
+        reservation = None if gone or delta.new is None else reservation_of(delta.new)
+        if delta.new is not None and reservation is None:
+            # The next reservation may equal this one, if it comes within the same second.
+            names = (entry["name"] for entry in states.check_states(delta.new))
+            self._call_at_once(delta.key, names)
         known = {*self._running, *(self._asked if gone else ())}
         entries = [entry for entry in known if entry[0] == delta.key]
         if not entries:
             return
-        reservation = None if gone or delta.new is None else reservation_of(delta.new)
         for entry in entries:
             if gone:
                 self._asked.pop(entry, None)

@@ -149,7 +149,8 @@ async def test_what_a_check_said_about_a_lost_reservation_is_removed_and_no_long
         )
         assert not {"f:reason", "f:message"} & owned_entry(wl).keys()
         await checks.world.patch(kinds.CLUSTER_QUEUES, "cq", {"spec": {"stopPolicy": "None"}})
-        await checks.world.is_("wl", "Admitted")
+        async with asyncio.timeout(scripted.interval / 2):
+            await checks.world.is_("wl", "Admitted")
         assert "reason" not in await checks.entry("wl")
     assert calls == ["wl", "wl"]
 
