@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from kueuelib.jobs.contract.field_rules import forbidden, invalid
 
 _KINDS: Final = (REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, UNCONSTRAINED_TOPOLOGY)
 _MOST_LAYERS: Final = 3
+_DIGITS: Final = re.compile(r"([+-]?)0*([0-9]{1,10})", re.ASCII)
 
 
 @attrs.frozen
@@ -108,16 +110,25 @@ def _kind_of_request(annotations: Mapping[str, str]) -> Obj:
     return {}
 
 
+def _number(text: str) -> int | None:
+    """The result of Go's `ParseInt` with 32 bits; None if it cannot be parsed."""
+    parts = _DIGITS.fullmatch(text)
+    if parts is None:
+        return None
+    number = int("".join(parts.groups()))
+    return number if -(2**31) <= number < 2**31 else None
+
+
 def _size(text: str) -> int:
     """The number of pods of a slice; 0 if there is none."""
-    return int(text) if text.isascii() and text.isdigit() and int(text) < 2**31 else 0
+    return max(0, _number(text) or 0)
 
 
 def _layers(text: str) -> list[Obj] | None:
     """The slices within slices; None if they are not written as such."""
     try:
         layers = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(layers, list) or not 0 < len(layers) <= _MOST_LAYERS:
         return None
@@ -208,9 +219,8 @@ def _slice_errors(
         return
     if SLICE_LEVEL not in annotations:
         yield forbidden(where, f"may not be set when '{SLICE_LEVEL}' is not specified")
-    try:
-        size = int(text)
-    except ValueError:
+    size = _number(text)
+    if size is None:
         yield invalid(where, text, "must be a numeric value")
         return
     yield from _size_errors(where, size, count)

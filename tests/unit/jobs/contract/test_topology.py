@@ -48,6 +48,10 @@ def layers(*pairs: tuple[str, int]) -> str:
             {"podSetSliceRequiredTopology": RACK, "podSetSliceSize": 2},
         ),
         (
+            {SLICE_LEVEL: RACK, SLICE_SIZE: "+" + "0" * 9999 + "2"},
+            {"podSetSliceRequiredTopology": RACK, "podSetSliceSize": 2},
+        ),
+        (
             {SLICE_LEVEL: RACK, SLICE_SIZE: "two"},
             {"podSetSliceRequiredTopology": RACK},
         ),
@@ -120,6 +124,11 @@ def test_what_can_be_met_is_admitted(annotations: dict[str, str]) -> None:
         ({SLICE_LEVEL: RACK}, SLICE_SIZE, f"must be set when '{SLICE_LEVEL}' is specified"),
         ({SLICE_SIZE: "2"}, SLICE_SIZE, f"may not be set when '{SLICE_LEVEL}' is not specified"),
         ({SLICE_LEVEL: RACK, SLICE_SIZE: "two"}, SLICE_SIZE, "must be a numeric value"),
+        ({SLICE_LEVEL: RACK, SLICE_SIZE: " 2"}, SLICE_SIZE, "must be a numeric value"),
+        ({SLICE_LEVEL: RACK, SLICE_SIZE: "2_0"}, SLICE_SIZE, "must be a numeric value"),
+        ({SLICE_LEVEL: RACK, SLICE_SIZE: "\u0662"}, SLICE_SIZE, "must be a numeric value"),
+        ({SLICE_LEVEL: RACK, SLICE_SIZE: "2147483648"}, SLICE_SIZE, "must be a numeric value"),
+        ({SLICE_LEVEL: RACK, SLICE_SIZE: "9" * 9999}, SLICE_SIZE, "must be a numeric value"),
         ({SLICE_LEVEL: RACK, SLICE_SIZE: "0"}, SLICE_SIZE, "greater than or equal to 1"),
         ({SLICE_LEVEL: RACK, SLICE_SIZE: "7"}, SLICE_SIZE, "greater than pod set count 6"),
         ({SLICE_LEVEL: RACK, SLICE_SIZE: "4"}, SLICE_SIZE, "evenly divide the pod set count 6"),
@@ -135,6 +144,7 @@ def test_what_can_be_met_is_admitted(annotations: dict[str, str]) -> None:
             f"may not be set when '{SLICE_SIZE}' is specified",
         ),
         ({SLICE_CONSTRAINTS: "["}, SLICE_CONSTRAINTS, "must be a valid JSON array"),
+        ({SLICE_CONSTRAINTS: "[" * 99_999}, SLICE_CONSTRAINTS, "must be a valid JSON array"),
         ({SLICE_CONSTRAINTS: "[]"}, SLICE_CONSTRAINTS, "must be a valid JSON array"),
         (
             {SLICE_CONSTRAINTS: json.dumps(LAYERS)},
