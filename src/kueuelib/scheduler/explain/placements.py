@@ -4,7 +4,7 @@ domains still meet the request of the pods (KEP-2724).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.phrases import MOST_NAMES, counted, some
@@ -217,6 +217,7 @@ class Misplacements:
                 continue
             pods = [(self._node(values[-1]), values, count) for values, count in places.domains]
             yield from _gone(one.name, HOST, [values for node, values, _ in pods if node is None])
+            yield from _renamed(one.name, [(node, values[-1]) for node, values, _ in pods if node])
             if request is not None:
                 name = request.pod_set_group_name or one.name
                 group = groups.setdefault(name, _Group([], _levels(self._world, one), request, []))
@@ -242,6 +243,18 @@ def _gone(pod_set: str, level: str, domains: Sequence[tuple[str, ...]]) -> Itera
         names = some(["/".join(values) for values in domains])
         gone = "no longer exists" if len(domains) == 1 else "no longer exist"
         yield Misplacement(level, f"pod set {pod_set} is placed {what} {names}, which {gone}")
+
+
+def _renamed(pod_set: str, pods: Iterable[tuple[NodeFacts, str]]) -> Iterator[Misplacement]:
+    """Nodes with another host name now, so that their room counts as free."""
+    for node, host in pods:
+        now = node.labels.get(HOST, host)
+        if now != host:
+            yield Misplacement(
+                HOST,
+                f"pod set {pod_set} is placed on node {host}, which has the label {HOST}={now} now,"
+                " so other Workloads may be placed there too",
+            )
 
 
 @frozen

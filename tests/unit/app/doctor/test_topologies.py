@@ -88,6 +88,11 @@ def lose_a_node_below_running_pods(patient: Any) -> None:
     place(patient, "n", "m", required="rack")
 
 
+def rename_a_host_below_running_pods(patient: Any) -> None:
+    place(patient, "n", unconstrained=True)
+    patient.get("Node")["metadata"]["labels"][HOST] = "other"
+
+
 def lose_a_rack_below_running_pods(patient: Any) -> None:
     place(patient, "r", unconstrained=True)
     patient.get("Topology")["spec"]["levels"].pop()
@@ -116,6 +121,8 @@ CASES = [
      "pod set main requires each slice of 2 pods in one rack, but rack other now has 1 pod"),
     (lose_a_node_below_running_pods, "placement-stale", Severity.WARNING, "Workload ns/runs",
      "pod set main is placed on node m, which no longer exists"),
+    (rename_a_host_below_running_pods, "placement-stale", Severity.WARNING, "Workload ns/runs",
+     "placed on node n, which has the label kubernetes.io/hostname=other now, so other Workloads"),
     (lose_a_rack_below_running_pods, "placement-stale", Severity.WARNING, "Workload ns/runs",
      "pod set main is placed in rack r, which no longer exists"),
     (misspell_an_annotation, "topology-ignored", Severity.WARNING, "Workload ns/waits",
