@@ -269,7 +269,11 @@ def test_without_mixed_profile_pods_go_where_most_room_is() -> None:
 def test_a_level_that_the_topology_lacks_comes_with_those_that_it_has() -> None:
     cases: tuple[tuple[dict[str, Any], str], ...] = (
         ({"required": "example.com/typo"}, "but not example.com/typo"),
-        ({"unconstrained": False}, "and the pods ask for none of them"),
+        (
+            {"unconstrained": False},
+            'and podset-unconstrained-topology: "false" asks for none; leave it out',
+        ),
+        ({"podSetSliceSize": 2}, "and the pods ask for none of them"),
     )
     for request, end in cases:
         reason = explain(world([node("h11", "r1")], pods("job", 1, **request)), KEY, NOW).reason

@@ -366,7 +366,12 @@ def _topology_mismatch(flavor: Flavor, group: FlavorGroup, part: Part) -> Blocke
         text = f'Flavor "{name}" does not contain the requested level'
         levels = ", ".join(flavor.levels)
         detail = f"Topology {flavor.topology} of flavor {name} has the levels {levels}"
-        detail += f", but not {missing}" if missing else ", and the pods ask for none of them"
+        if missing:
+            detail += f", but not {missing}"
+        elif asked.unconstrained is False:
+            detail += ', and podset-unconstrained-topology: "false" asks for none; leave it out'
+        else:
+            detail += ", and the pods ask for none of them"
         return TopologyMismatch(name, text, detail)
     return None
 
