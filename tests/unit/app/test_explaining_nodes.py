@@ -17,7 +17,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.scheduler.explain.trial import TrialResult
 from kueuelib.scheduler.settings import Settings
 
-from .test_explaining import FakeClient, Ticks, cluster, job, pod_spec, small, thing
+from .test_explaining import FakeClient, Ticks, cluster, holder, job, pod_spec, small, thing
 
 
 def world(cpu: str = "2") -> list[Obj]:
@@ -86,6 +86,22 @@ async def test_without_the_right_to_list_pods_their_room_counts_as_free() -> Non
     assert answer.explanation is not None
     assert answer.explanation.verdict is TrialResult.ADMITTED
     assert any("counts as free where pods without a Workload use it" in one for one in answer.notes)
+
+
+async def test_pods_that_wait_for_another_node_are_told_so() -> None:
+    lost = holder(unhealthyNodes=[{"name": "n"}])
+    lost["status"]["conditions"].append({**lost["status"]["conditions"][0], "type": "Admitted"})
+    note = "node n has failed, and the pods there wait for another node"
+    for policy, end in (
+        ("None", ""),
+        ("Hold", ", which none gets before ClusterQueue cq is no longer stopped"),
+    ):
+        objects = cluster()
+        (queue,) = (one for one in objects if one["kind"] == "ClusterQueue")
+        queue["spec"]["stopPolicy"] = policy
+        client = cast("Client", FakeClient(*objects, lost))
+        answer = await ask(client, parse_reference("workload/wl"), "ns", clock=Ticks())
+        assert answer.notes == (f"{note}{end}",)
 
 
 def test_annotations_that_the_webhook_refuses_are_named_before_the_job_is_submitted() -> None:

@@ -27,6 +27,7 @@ from kueuelib.app.explaining.nodes import without_places
 from kueuelib.app.explaining.starts import (
     creation_problem,
     deletion_problem,
+    failed_node_note,
     leaving_note,
     refusal_notes,
     unmanaged,
@@ -518,7 +519,7 @@ def _existing(
     told = None
     if condition.get("status") == "False":
         told = LastMessage(condition.get("reason", ""), condition.get("message", ""))
-    notes = (*leaving_note(raw, jobs), *cluster.notes)
+    notes = (*leaving_note(raw, jobs), *failed_node_note(world, raw), *cluster.notes)
     _, protector, rest = ("" if told is None else told.message).partition(PROTECTOR)
     if protector and world.settings.preemption is KUEUE:
         text = f"the manager has the preemption policy {rest.split()[0]}, which is left out here"

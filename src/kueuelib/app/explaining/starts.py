@@ -130,6 +130,21 @@ def leaving_note(workload: Obj, jobs: JobSettings) -> tuple[str, ...]:
     return (f"it is being evicted; its quota is released as soon as {until}",)
 
 
+def failed_node_note(world: World, workload: Obj) -> tuple[str, ...]:
+    """Which nodes of an admitted raw Workload have failed and are not replaced yet."""
+    failed = states.unhealthy_nodes(workload)
+    if not failed or not states.is_admitted(workload) or states.is_evicted(workload):
+        return ()
+    has = "has" if len(failed) == 1 else "have"
+    nodes = "node" if len(failed) == 1 else "nodes"
+    text = f"{nodes} {some(failed)} {has} failed, and the pods there wait for another node"
+    name = workload["status"]["admission"]["clusterQueue"]
+    queue = world.cluster_queues.get(name)
+    if queue is not None and queue.spec.stop_policy != "None":
+        text += f", which none gets before ClusterQueue {name} is no longer stopped"
+    return (text,)
+
+
 def deletion_problem(obj: Obj, kind: Resource) -> Problem | None:
     """What keeps a raw object that was deleted; None if it was not, or only Kubernetes does."""
     others = foreign_finalizers(obj) if obj["metadata"].get("deletionTimestamp") else ()
