@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import attrs
-import httpx
+from rest import Rest
 
 from kueuelib.api.kinds import CLUSTER_QUEUES, NODES
 from kueuelib.api.meta import is_true
@@ -95,7 +95,7 @@ async def _measure(
                 whole.sample()
                 rest = whole.cpu - usage.cpu - rest - own
                 calls = await read() - calls
-                lag = await _lag(options.metrics) if spec.own else Lag()
+                lag = _lag(server, options.metrics) if spec.own else Lag()
             finally:
                 if not server.fresh:
                     await load.remove(client)
@@ -121,10 +121,10 @@ async def _measure(
     )
 
 
-async def _lag(port: int) -> Lag:
+def _lag(server: Server, port: int) -> Lag:
     """How late the event loop of a manager was."""
-    async with httpx.AsyncClient() as http:
-        return lag_of((await http.get(f"http://127.0.0.1:{port}/metrics")).text)
+    with Rest(server.kubeconfig) as rest:
+        return lag_of(rest.metrics(port))
 
 
 async def _until_active(
