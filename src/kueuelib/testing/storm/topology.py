@@ -252,15 +252,16 @@ def no_node_is_overbooked(commit: Commit, state: ClusterState) -> Iterator[str]:
 
 
 def required_pods_share_a_domain(commit: Commit, state: ClusterState) -> Iterator[str]:
-    """All pods are placed, those that require a level in one domain of it."""
+    """All pods that have not ended are placed, those that require a level in one domain of it."""
     del state
     wl = commit.new
     if commit.resource != WORKLOADS or wl is None or not _holds_quota(wl):
         return
+    ended = {one["name"]: one["count"] for one in wl["status"].get("reclaimablePods") or ()}
     for pod_set in wl["spec"]["podSets"]:
-        places = _places(wl).get(pod_set["name"], Counter())
-        if places.total() != pod_set["count"]:
-            yield f"{places.total()} of {pod_set['count']} pods have places"
+        places, count = _places(wl).get(pod_set["name"], Counter()), pod_set["count"]
+        if not count - ended.get(pod_set["name"], 0) <= places.total() <= count:
+            yield f"{places.total()} of {count} pods have places"
         level = (pod_set.get("topologyRequest") or {}).get("required")
         domains = {host if level == HOST else host.rpartition("-node-")[0] for host in places}
         if level and len(domains) > 1:
@@ -308,16 +309,20 @@ def pods_run_where_they_are_placed(state: ClusterState) -> Iterator[str]:
     """
     again = {one.name for one in state.history if one.resource == NODES and one.new is None}
     running: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    ended: Counter[str] = Counter()
     for pod in state.objects("pods"):
         name = (pod["metadata"].get("annotations") or {}).get(f"{KUEUE}/workload")
-        if name and (pod.get("status") or {}).get("phase") in ("Running", "Succeeded"):
+        phase = (pod.get("status") or {}).get("phase")
+        if name and phase == "Running":
             running[name][pod["spec"]["nodeName"]] += 1
+        ended[name or ""] += phase == "Succeeded"
     for wl in state.objects(WORKLOADS):
         if not _holds_quota(wl):
             continue
         name, places = wl["metadata"]["name"], sum(_places(wl).values(), Counter[str]())
         elsewhere = (running[name] - places).keys() - again
-        if elsewhere or running[name].total() != places.total():
+        count = sum(pod_set["count"] for pod_set in wl["spec"]["podSets"])
+        if elsewhere or running[name].total() + ended[name] != count:
             yield f"{name} has {dict(running[name])} instead of {dict(places)}"
         if wl["status"].get("unhealthyNodes"):
             yield f"{name} still lists {wl['status']['unhealthyNodes']}"
