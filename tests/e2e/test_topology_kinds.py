@@ -437,9 +437,6 @@ class Life:
             if not pod["metadata"]["labels"].get("job-name", "").startswith("high")
         ]
 
-    def working(self) -> list[Obj]:
-        return [pod for pod in self.pods() if is_alive(pod) and self.kind.is_worker(labels_of(pod))]
-
     def until(self, fact: Callable[[], T]) -> T:
         def so() -> T:
             self.step()
@@ -453,8 +450,8 @@ class Life:
         def there() -> list[Obj]:
             pods = [pod for pod in self.pods() if is_alive(pod)]
             assert all(phase(pod) == "Running" for pod in pods), [*map(summary, pods)]
-            workers = self.working()
-            assert len(workers) == self.workers, [*map(summary, self.pods())]
+            workers = [pod for pod in pods if self.kind.is_worker(labels_of(pod))]
+            assert len(workers) == self.workers, [*map(summary, pods)]
             return workers
 
         workers = self.until(there)

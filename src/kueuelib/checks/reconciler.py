@@ -265,6 +265,8 @@ class CheckReconciler:
                 self._asked[key, name] = attrs.evolve(asked, again=0.0)
 
     def _heard(self, delta: Delta[Obj]) -> None:
+        if not self._asked and not self._running:
+            return
         gone = delta.kind is DeltaKind.DELETED or delta.new is None
         reservation = None if gone or delta.new is None else reservation_of(delta.new)
         if delta.new is not None and reservation is None:
