@@ -20,8 +20,8 @@ nox.options.sessions = ["lint", "types", "imports", "tests"]
 PYTHONS = nox.project.python_versions(nox.project.load_toml("pyproject.toml"))
 WORKERS = ("-n", "3", "--dist", "worksteal")
 """One more than the smallest machine has cores: some tests wait for processes."""
-MOST_WORKERS = ("-n", "6", "--dist", "worksteal")
-"""For the whole suite: four begin with end-to-end tests, which mostly wait (`tests/spread.py`)."""
+MOST_WORKERS = ("-n", "4", "--dist", "worksteal")
+"""For the whole suite: most begin with end-to-end tests, which mostly wait (`tests/spread.py`)."""
 BYTECODE = {"PYTHONDONTWRITEBYTECODE": ""}
 """Compile every module once, and not again in each process that a test starts."""
 

@@ -486,10 +486,10 @@ def test_a_job_that_is_made_again_gets_a_workload_of_its_own(place: Place) -> No
 
 
 def test_pods_of_a_queued_job_are_not_queued_themselves(place: Place) -> None:
-    place.queue(2)
     meta = {"labels": {QUEUE: "q"}}
     job = place.job(suspend=True)
     place.merge(job, {"spec": {"template": {"metadata": meta}}})
+    place.queue(2)
     place.runs(job)
     (pod,) = place.pods_of(job)
     assert "schedulingGates" not in pod["spec"]
