@@ -48,14 +48,12 @@ class Charge(dict[FlavorResource, int]):
     Args:
         quota: per flavor and resource.
         leaves: what its pods take of leaves.
-        seen_by: the flavors in which `leaves` counts as taken; None for all that have them.
+        seen_by: the flavors in which `leaves` counts as taken; empty for all that have them.
     """
 
     __slots__ = ("leaves", "seen_by")
 
-    def __init__(
-        self, quota: Amounts, leaves: Charges, seen_by: Collection[str] | None = None
-    ) -> None:
+    def __init__(self, quota: Amounts, leaves: Charges, seen_by: Collection[str] = ()) -> None:
         super().__init__(quota)
         self.leaves = leaves
         self.seen_by = seen_by

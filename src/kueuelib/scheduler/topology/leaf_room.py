@@ -142,24 +142,23 @@ class LeafRoom:
             copy._rooms = {flavor: room.fork() for flavor, room in self._rooms.items()}
         return copy
 
-    def take(self, charges: Charges, sign: int = 1, seen_by: Collection[str] | None = None) -> None:
+    def take(self, charges: Charges, sign: int = 1, flavors: Collection[str] = ()) -> None:
         """Takes what pods need of leaves, or gives it back if the sign is -1.
 
         Args:
             charges: what they need.
             sign: 1 or -1.
-            seen_by: the flavors in which it counts; None for all that have these leaves.
+            flavors: the flavors in which it counts; empty for all.
         """
         for key, amounts in charges.items():
-            for flavor, leaf in self._leaves(key):
-                if seen_by is None or flavor in seen_by:
-                    self[flavor].take(leaf, amounts, sign)
+            for flavor, leaf in self._leaves(key, flavors):
+                self[flavor].take(leaf, amounts, sign)
 
-    def _leaves(self, key: LeafKey) -> Iterator[tuple[str, int]]:
-        """Where a leaf is in each flavor that has it."""
+    def _leaves(self, key: LeafKey, flavors: Collection[str]) -> Iterator[tuple[str, int]]:
+        """Where a leaf is in each of some flavors that has it; in all if none is given."""
         for flavor, each in self.nodes.items():
             leaf = each.tree.positions.get(key)
-            if leaf is not None:
+            if leaf is not None and (not flavors or flavor in flavors):
                 yield flavor, leaf
 
     def holds(self, charges: Charges, flavors: Collection[str] = ()) -> bool:
@@ -170,7 +169,7 @@ class LeafRoom:
             flavors: the flavors whose room counts; empty for all.
         """
         for key, amounts in charges.items():
-            leaves = [one for one in self._leaves(key) if not flavors or one[0] in flavors]
+            leaves = [*self._leaves(key, flavors)]
             if not leaves or not all(self[flavor].holds(leaf, amounts) for flavor, leaf in leaves):
                 return False
         return True
