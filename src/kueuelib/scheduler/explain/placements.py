@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from kueuelib.api.kueue import Admission, Workload
+from kueuelib.api.kueue import Admission, Topology, Workload
 from kueuelib.api.phrases import MOST_NAMES, counted, some
 from kueuelib.api.struct import frozen
 from kueuelib.api.workload import HOST, PodSetAssignment, TopologyRequest
@@ -118,7 +118,22 @@ def _levels(world: World, assignment: PodSetAssignment) -> list[str]:
     return []
 
 
-# ---- nodes in no domain --------------------------------------------------------------------------
+# ---- the nodes of flavors, and those in no domain ------------------------------------------------
+
+
+def nodes_by_flavor(world: World) -> Iterator[tuple[str, Topology, list[NodeFacts]]]:
+    """Each flavor with a topology that exists, by name, and the nodes with its labels, usable or
+    not.
+
+    Args:
+        world: the facts.
+    """
+    for name, flavor in sorted(world.flavors.items()):
+        topology = world.topologies.get(flavor.spec.topology_name)
+        if topology is not None:
+            wanted = flavor.spec.node_labels.items()
+            nodes = world.nodes.values()
+            yield name, topology, [node for node in nodes if wanted <= node.labels.items()]
 
 
 @frozen
@@ -146,12 +161,7 @@ def nodes_without_level(world: World) -> Iterator[NodesWithoutLevel]:
     Args:
         world: the facts.
     """
-    for name, flavor in sorted(world.flavors.items()):
-        topology = world.topologies.get(flavor.spec.topology_name)
-        if topology is None or not world.settings.places_pods:
-            continue
-        wanted = flavor.spec.node_labels.items()
-        nodes = [node for node in world.nodes.values() if wanted <= node.labels.items()]
+    for name, topology, nodes in nodes_by_flavor(world) if world.settings.places_pods else ():
         for level in [each.node_label for each in topology.spec.levels]:
             without = tuple(node.name for node in nodes if level not in node.labels)
             if not without:

@@ -9,8 +9,6 @@ from itertools import combinations
 
 from kueuelib.api import kinds
 from kueuelib.api.batch import has_ended
-from kueuelib.api.kueue import ResourceFlavor
-from kueuelib.api.meta import Obj, labels_of
 from kueuelib.api.patterns import MAIN_POD_SET
 from kueuelib.api.phrases import counted, some
 from kueuelib.api.workload import HOST
@@ -20,29 +18,11 @@ from kueuelib.app.doctor.manager import no_manager
 from kueuelib.app.doctor.snapshot import PLACES, ClusterSnapshot
 from kueuelib.app.explaining.nodes import places_matter
 from kueuelib.jobs.contract.topology import ignored_requests
-from kueuelib.scheduler.explain.placements import Misplacements, nodes_without_level
-
-
-class _Placing:
-    """The flavors with a topology that exists, their levels and nodes."""
-
-    def __init__(self, snapshot: ClusterSnapshot) -> None:
-        topologies = snapshot.world.topologies
-        self.flavors = {
-            name: one
-            for name, one in sorted(snapshot.world.flavors.items())
-            if one.spec.topology_name in topologies
-        }
-        self.levels = {
-            name: [level.node_label for level in topologies[one.spec.topology_name].spec.levels]
-            for name, one in self.flavors.items()
-        }
-        self._nodes = snapshot.all(kinds.NODES.kind)
-
-    def nodes_of(self, flavor: ResourceFlavor) -> list[Obj]:
-        """The nodes with the labels of a flavor, usable or not."""
-        wanted = flavor.spec.node_labels.items()
-        return [node for node in self._nodes if wanted <= labels_of(node).items()]
+from kueuelib.scheduler.explain.placements import (
+    Misplacements,
+    nodes_by_flavor,
+    nodes_without_level,
+)
 
 
 @check("topology-levels", kinds.RESOURCE_FLAVORS.kind, PLACES)
@@ -57,16 +37,12 @@ def levels(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 @check("topology-overlap", kinds.RESOURCE_FLAVORS.kind, PLACES)
 def overlaps(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Flavors that share nodes and do not see each other's pods."""
-    placing = _Placing(snapshot)
-    for (name, flavor), (other, another) in combinations(placing.flavors.items(), 2):
-        if placing.levels[name][-1] == placing.levels[other][-1] == HOST:
+    for one, another in combinations(nodes_by_flavor(snapshot.world), 2):
+        (name, topology, nodes), (other, others, theirs) = one, another
+        if topology.spec.levels[-1].node_label == others.spec.levels[-1].node_label == HOST:
             continue  # these see each other's pods
-        theirs = {each["metadata"]["name"] for each in placing.nodes_of(another)}
-        shared = [
-            each["metadata"]["name"]
-            for each in placing.nodes_of(flavor)
-            if each["metadata"]["name"] in theirs
-        ]
+        names = {node.name for node in theirs}
+        shared = [node.name for node in nodes if node.name in names]
         if shared:
             problem = (
                 f"it shares {counted(len(shared), 'node')} ({some(shared)}) with flavor {other}, "
