@@ -69,6 +69,15 @@ def simulate(folder: Path, *nodes: tuple[str, str, int], policy: str = "") -> di
     return runs
 
 
+def simulate_objects(folder: Path, *manifests: str) -> tuple[dict[str, Any], str]:
+    """The result of a simulation of objects, and what it prints."""
+    (folder / "trace.yaml").write_text("---".join(manifests))
+    arguments = ["simulate", str(folder / "trace.yaml"), "--output", str(folder / "out")]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    return orjson.loads((folder / "out/result.json").read_bytes()), done.output
+
+
 def test_a_job_waits_for_a_node_although_there_is_quota(tmp_path: Path) -> None:
     run = simulate(tmp_path, ("n", "r", 4), ("m", "s", 5))["baseline"]
     waits = list(csv.DictReader((tmp_path / "out/baseline/jobs.csv").read_text().splitlines()))
@@ -122,13 +131,8 @@ def test_the_annotations_of_a_job_are_its_request_for_a_topology(tmp_path: Path)
         'kueue.x-k8s.io/podset-slice-size: "2"',
     }
     nodes = (NODE % ("n", "r", "n", 4), NODE % ("m", "s", "m", 4))
-    (tmp_path / "trace.yaml").write_text(
-        "---".join([QUEUES, *nodes, *(JOB % each for each in notes.items())])
-    )
-    arguments = ["simulate", str(tmp_path / "trace.yaml"), "--output", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, done.output
-    run = orjson.loads((tmp_path / "out/result.json").read_bytes())["runs"]["baseline"]
+    found, _ = simulate_objects(tmp_path, QUEUES, *nodes, *(JOB % each for each in notes.items()))
+    run = found["runs"]["baseline"]
     rows = csv.DictReader((tmp_path / "out/baseline/jobs.csv").read_text().splitlines())
     ended = {one["job_id"] for one in rows if one["finish_time"]}
     assert ended == {"anywhere", "preferred"}, "two pods of 3 CPUs do not fit into one rack"
@@ -142,11 +146,8 @@ def test_annotations_about_a_topology_without_effect_are_a_note(tmp_path: Path) 
         "annotations: {kueuelib", "annotations: {kueue.x-k8s.io/podset-slice-size: '2', kueuelib"
     )
     nodes = (NODE % ("n", "r", "n", 4), NODE % ("m", "s", "m", 4))
-    (tmp_path / "trace.yaml").write_text("---".join([QUEUES, *nodes, *jobs, misplaced]))
-    arguments = ["simulate", str(tmp_path / "trace.yaml"), "--output", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, done.output
-    notes = orjson.loads((tmp_path / "out/result.json").read_bytes())["notes"]
+    found, output = simulate_objects(tmp_path, QUEUES, *nodes, *jobs, misplaced)
+    notes = found["notes"]
     first, second = notes
     assert first == (
         f"spec.template.metadata.annotations[{typo}] has no effect: this version does not know it; "
@@ -156,32 +157,26 @@ def test_annotations_about_a_topology_without_effect_are_a_note(tmp_path: Path) 
         "metadata.annotations[kueue.x-k8s.io/podset-slice-size] has no effect: "
         "it belongs in the annotations of the pod template (in Job default/c)"
     )
-    assert f"Note: {notes[0]}\n" in done.output
+    assert f"Note: {notes[0]}\n" in output
 
 
 def test_nodes_without_the_label_of_a_level_are_a_note(tmp_path: Path) -> None:
     nodes = NODE % ("n", "r", "n", 4), (NODE % ("m", "s", "m", 4)).replace("rack: s, ", "")
-    (tmp_path / "trace.yaml").write_text("---".join([QUEUES, *nodes, JOB % ("a", "")]))
-    arguments = ["simulate", str(tmp_path / "trace.yaml"), "--output", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, done.output
-    notes = orjson.loads((tmp_path / "out/result.json").read_bytes())["notes"]
+    found, _ = simulate_objects(tmp_path, QUEUES, *nodes, JOB % ("a", ""))
+    notes = found["notes"]
     assert notes == ["no pods are placed on 1 node (m) of flavor f without the label rack"]
 
 
 def test_an_inactive_queue_is_named_with_what_is_missing(tmp_path: Path) -> None:
     queues = QUEUES.replace("topologyName: t", "topologyName: other")
-    (tmp_path / "trace.yaml").write_text("---".join([queues, JOB % ("a", "")]))
-    arguments = ["simulate", str(tmp_path / "trace.yaml"), "--output", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, done.output
-    run = orjson.loads((tmp_path / "out/result.json").read_bytes())["runs"]["baseline"]
+    found, output = simulate_objects(tmp_path, queues, JOB % ("a", ""))
+    run = found["runs"]["baseline"]
     (example,) = run["simulation"]["unfinished_for_example"].values()
     assert example == (
         "default/a: ClusterQueue cq is inactive: ResourceFlavor f: "
         'spec.topologyName is "other", but there is no such Topology'
     )
-    assert example in done.output
+    assert example in output
 
 
 def test_several_causes_of_an_inactive_queue_are_separated_by_semicolons(tmp_path: Path) -> None:
@@ -189,11 +184,8 @@ def test_several_causes_of_an_inactive_queue_are_separated_by_semicolons(tmp_pat
     second = f"{{coveredResources: [memory], flavors: [{flavor}]}}"
     queues = QUEUES.replace("topologyName: t", "topologyName: other")
     queues = queues.replace("resourceGroups:\n", f"resourceGroups:\n  - {second}\n")
-    (tmp_path / "trace.yaml").write_text("---".join([queues, JOB % ("a", "")]))
-    arguments = ["simulate", str(tmp_path / "trace.yaml"), "--output", str(tmp_path / "out")]
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 0, done.output
-    run = orjson.loads((tmp_path / "out/result.json").read_bytes())["runs"]["baseline"]
+    found, _ = simulate_objects(tmp_path, queues, JOB % ("a", ""))
+    run = found["runs"]["baseline"]
     (example,) = run["simulation"]["unfinished_for_example"].values()
     assert example == (
         "default/a: ClusterQueue cq is inactive: ResourceFlavor gone: is named by ClusterQueue cq "
