@@ -9,14 +9,23 @@ from functools import partial
 import attrs
 
 from kueuelib.api.kueue import Workload
+from kueuelib.api.names import (
+    PREFERRED_TOPOLOGY,
+    REQUIRED_TOPOLOGY,
+    SLICE_CONSTRAINTS,
+    SLICE_LEVEL,
+)
 from kueuelib.api.struct import frozen
 from kueuelib.api.workload import TopologyRequest
 from kueuelib.scheduler.explain.changes import UnsizedChange
 from kueuelib.scheduler.explain.own_changes import OfJob, job_of
-from kueuelib.scheduler.explain.place_changes import levels_for
+from kueuelib.scheduler.explain.place_changes import levels_for, pod_sets_text
 from kueuelib.scheduler.explain.world import World
 
-_LAYERS = "podset-slice-required-topology-constraints"
+_REQUIRED, _PREFERRED, _SLICES, _LAYERS = (
+    key.rpartition("/")[2]
+    for key in (REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, SLICE_LEVEL, SLICE_CONSTRAINTS)
+)
 
 
 @frozen
@@ -43,8 +52,7 @@ class NameLevels(OfJob, UnsizedChange):
             for (name, to), (_, before) in zip(self.to, self.before, strict=True)
             if to != before
         ]
-        where = "pod set" if len(self.pod_sets) == 1 else "pod sets"
-        return f"{', '.join(changed)} in {where} {', '.join(self.pod_sets)}"
+        return f"{', '.join(changed)} in {pod_sets_text(self.pod_sets)}"
 
     def apply(self, world: World) -> World:
         """The world with that request."""
@@ -62,24 +70,24 @@ class NameLevels(OfJob, UnsizedChange):
 def _named(request: TopologyRequest) -> tuple[tuple[str, str], ...]:
     """Pairs of an annotation and the level that it names, from the widest to the narrowest."""
     named: list[tuple[str, str]] = []
-    for name, level in (("required", request.required), ("preferred", request.preferred)):
+    for name, level in ((_REQUIRED, request.required), (_PREFERRED, request.preferred)):
         if level and not named:
-            named.append((f"podset-{name}-topology", level))
+            named.append((name, level))
     layers = request.podset_slice_required_topology_constraints
     for number, layer in enumerate(layers):
         named.append((f"{_LAYERS}[{number}].topology", layer.topology))
     if request.pod_set_slice_required_topology and not layers:
-        named.append(("podset-slice-required-topology", request.pod_set_slice_required_topology))
+        named.append((_SLICES, request.pod_set_slice_required_topology))
     return tuple(named)
 
 
 def _renamed(request: TopologyRequest, levels: Mapping[str, str]) -> TopologyRequest:
     return attrs.evolve(
         request,
-        required=levels.get("podset-required-topology", request.required),
-        preferred=levels.get("podset-preferred-topology", request.preferred),
+        required=levels.get(_REQUIRED, request.required),
+        preferred=levels.get(_PREFERRED, request.preferred),
         pod_set_slice_required_topology=levels.get(
-            "podset-slice-required-topology", request.pod_set_slice_required_topology
+            _SLICES, request.pod_set_slice_required_topology
         ),
         podset_slice_required_topology_constraints=tuple(
             attrs.evolve(layer, topology=levels[f"{_LAYERS}[{number}].topology"])
@@ -122,10 +130,9 @@ def notes_on_order(world: World, workload: Workload) -> Iterator[str]:
     for named, names in _wrong(workload, known):
         levels = next((each for each in known if {level for _, level in named} <= {*each}), None)
         if levels is not None:
-            where = "pod set" if len(names) == 1 else "pod sets"
             asked = ", ".join(f"{name}: {level}" for name, level in named)
             yield (
-                f"levels are in the wrong order in {where} {', '.join(names)} ({asked}); the order "
+                f"levels are in the wrong order in {pod_sets_text(names)} ({asked}); the order "
                 f"of the topology, widest first, is {', '.join(levels)}"
             )
 

@@ -101,8 +101,7 @@ class RelaxTopology(OfJob, UnsizedChange):
     def text(self) -> str:
         """What to set."""
         before, to = (f"podset-{name}-topology: {level}" for name, level in (self.before, self.to))
-        where = "pod set" if len(self.pod_sets) == 1 else "pod sets"
-        return f"{to} instead of {before} in {where} {', '.join(self.pod_sets)}"
+        return f"{to} instead of {before} in {pod_sets_text(self.pod_sets)}"
 
     def apply(self, world: World) -> World:
         """The world with that request."""
@@ -123,6 +122,11 @@ class RelaxTopology(OfJob, UnsizedChange):
             required=level if name == "required" else None,
             preferred=level if name == "preferred" else None,
         )
+
+
+def pod_sets_text(names: Sequence[str]) -> str:
+    """Pod sets for people, as in "pod sets leader, workers"."""
+    return f"pod set{'' if len(names) == 1 else 's'} {', '.join(names)}"
 
 
 def levels_for(world: World, workload: Workload) -> list[list[str]]:
