@@ -5,7 +5,6 @@ The demo and the end-to-end tests stand on this: the real commands, as a user ty
 
 from __future__ import annotations
 
-import contextlib
 import http
 import os
 import random
@@ -16,6 +15,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Self
@@ -29,6 +29,9 @@ STOP_SECONDS = 60.0
 """Seconds that a process gets to end after SIGTERM; a busy machine needs many."""
 LOG_LINES = 15
 PORTS = range(15_000, 30_000)
+KEPT_PORTS = 64
+"""Ports that stay marked as taken: enough that each has its server before its mark goes."""
+_port_marks: deque[socket.socket] = deque()
 
 READY_SECONDS = 180.0
 """Seconds that a process gets to start."""
@@ -49,17 +52,28 @@ integrations: {{frameworks: [{frameworks}]{integrations}}}
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that is free at this moment.
+    """A TCP port of 127.0.0.1 that is free, and that nobody else who asks here is given meanwhile.
 
     It is below the ports that Linux and macOS give to connections by default, which come and go.
+    A UDP socket on the same port marks it as taken, for other processes as well, until this
+    process ends or has asked for `KEPT_PORTS` more.
 
     Raises:
         OSError: none was found.
     """
     for port in random.SystemRandom().sample(PORTS, 100):
-        with socket.socket() as sock, contextlib.suppress(OSError):
-            sock.bind(("127.0.0.1", port))
-            return port
+        mark = socket.socket(type=socket.SOCK_DGRAM)
+        try:
+            mark.bind(("127.0.0.1", port))
+            with socket.socket() as tcp:
+                tcp.bind(("127.0.0.1", port))
+        except OSError:
+            mark.close()
+            continue
+        _port_marks.append(mark)
+        if len(_port_marks) > KEPT_PORTS:
+            _port_marks.popleft().close()
+        return port
     raise OSError(f"no free port found from {PORTS.start} to {PORTS.stop - 1}")
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 import sys
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import yaml
+
+from kueuelib.testing import free_port
 
 SECONDS = 60.0
 SPACE = yaml.safe_load(Path(sys.argv[1]).read_text())["contexts"][0]["context"]["namespace"]
@@ -94,8 +95,7 @@ async def ask(session: aiohttp.ClientSession) -> None:
 
 
 async def main() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     env = {
         "GIN_MODE": "release",

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import socket
 import subprocess
 import sys
 import time
@@ -33,6 +32,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.endpoint import Endpoint
 from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.transport import CONNECT_RETRIES, RETRIES, Transport
+from kueuelib.testing import free_port
 
 
 def client_for(url: str, clock: Any = None, **more: Any) -> Client:
@@ -324,14 +324,8 @@ async def test_calls_of_a_command_that_wait_at_the_same_time_count_once_and_retu
     assert 1.0 <= min(clock.slept) < max(clock.slept) < 1.25
 
 
-def unused_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 async def test_reads_without_connection_are_repeated_and_writes_are_not(clock):
-    url = f"http://127.0.0.1:{unused_port()}"
+    url = f"http://127.0.0.1:{free_port()}"
     async with client_for(url, clock) as client:
         with pytest.raises(NotConnected, match="refused"):
             await client.get(JOBS, ObjectKey("ns", "a"))
