@@ -15,7 +15,7 @@ from real_plane import lacking
 from rest import KUEUE, Obj, eventually
 from unusual import UNUSUAL, Unusual
 
-from kueuelib.cli.doctor.command import WORDS
+from kueuelib.cli.doctor import WORDS
 
 POOL = "kueuelib.dev/pool"
 FLAVORS = ("on-demand", "spot")

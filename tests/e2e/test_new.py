@@ -10,7 +10,7 @@ import pytest
 import yaml
 from warm import kueuelib
 
-from kueuelib.cli.new.project import KINDS, run
+from kueuelib.cli.new import KINDS, run
 from kueuelib.errors import ConfigError
 
 

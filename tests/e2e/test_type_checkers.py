@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from tutorials import ROOT, TUTORIALS, steps
 
-from kueuelib.cli.new.project import KINDS, run
+from kueuelib.cli.new import KINDS, run
 
 ENVIRONMENT = {name: text for name, text in os.environ.items() if "PYTHONPATH" not in name}
 

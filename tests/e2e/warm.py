@@ -30,7 +30,7 @@ _CONTEXT.set_forkserver_preload(
     [
         *(f"kueuelib.cli.{command}" for command in COMMANDS),
         *(f"kueuelib.cli.{command}.command" for command in ("doctor", "explain", "pending")),
-        "kueuelib.cli.root",
+        "kueuelib.cli.syntax",
         "kueuelib.cli.install",
         "kueuelib.embedded.cluster.simulation",
         "kueuelib.embedded.loading",

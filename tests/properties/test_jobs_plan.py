@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kueuelib.api.meta import ObjectKey, format_time, key_of
 from kueuelib.api.patch import merge_patch
-from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.batch import BatchJob
 from kueuelib.jobs.contract.commands import Change, Create, Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.jobs.reconcile.matching import by_age, controlled_by

@@ -26,7 +26,7 @@ from kueuelib.api.names import (
 from kueuelib.api.validation import RULES
 from kueuelib.controllers.webhooks import queueing_entries
 from kueuelib.embedded.admission.hook_rules import compile_conditions, fulfilled
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.jobs.webhooks.manifests import webhook_entries

@@ -46,7 +46,7 @@ from kueuelib.controllers.webhooks import (
     with_conversion,
 )
 from kueuelib.errors import ConfigError, NotFound
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings, PodSettings, system_excluded

@@ -38,7 +38,7 @@ def _main() -> None:
     gc.disable()  # what is imported stays: 40 searches for garbage would take 4 ms
     import click
 
-    from kueuelib.cli.root import app
+    from kueuelib.cli.syntax import app
     from kueuelib.errors import KueuelibError
 
     gc.freeze()

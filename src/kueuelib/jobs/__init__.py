@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kueuelib.jobs.assembly import job_webhooks as job_webhooks
     from kueuelib.jobs.assembly import setup as setup
-    from kueuelib.jobs.batch.job import BatchJob as BatchJob
+    from kueuelib.jobs.batch import BatchJob as BatchJob
     from kueuelib.jobs.contract.capabilities import ComposableJob as ComposableJob
     from kueuelib.jobs.contract.capabilities import JobWithCustomStop as JobWithCustomStop
     from kueuelib.jobs.contract.capabilities import JobWithEquivalence as JobWithEquivalence
@@ -86,7 +86,7 @@ else:
         __name__,
         {
             "kueuelib.jobs.assembly": "job_webhooks setup",
-            "kueuelib.jobs.batch.job": "BatchJob",
+            "kueuelib.jobs.batch": "BatchJob",
             "kueuelib.jobs.contract.capabilities": "ComposableJob JobWithCustomStop "
             "JobWithEquivalence JobWithFinalize JobWithPriorityClass JobWithReclaimablePods "
             "JobWithReplacements JobWithSkip Matching Stop StopReason",

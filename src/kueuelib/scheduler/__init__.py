@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from kueuelib.scheduler.engine import Settled as Settled
     from kueuelib.scheduler.explain.answer import Explanation as Explanation
     from kueuelib.scheduler.explain.answer import explain
+    from kueuelib.scheduler.explain.leaving import choose_victims as choose_victims
     from kueuelib.scheduler.explain.world import World as World
     from kueuelib.scheduler.policy import Asking as Asking
     from kueuelib.scheduler.policy import PreemptionPolicy as PreemptionPolicy
     from kueuelib.scheduler.policy import Refusal as Refusal
     from kueuelib.scheduler.policy import Running as Running
-    from kueuelib.scheduler.preemptor import choose_victims as choose_victims
     from kueuelib.scheduler.quota.amounts import FlavorResource as FlavorResource
     from kueuelib.scheduler.quota.cache import Cache
     from kueuelib.scheduler.quota.holders import Holder as Holder
@@ -61,9 +61,9 @@ else:
             "kueuelib.scheduler.engine": "Engine Settled",
             "kueuelib.scheduler.events": "events",
             "kueuelib.scheduler.explain.answer": "Explanation explain_workload=explain",
+            "kueuelib.scheduler.explain.leaving": "choose_victims",
             "kueuelib.scheduler.explain.world": "World",
             "kueuelib.scheduler.policy": "Asking PreemptionPolicy Refusal Running",
-            "kueuelib.scheduler.preemptor": "choose_victims",
             "kueuelib.scheduler.quota.amounts": "FlavorResource",
             "kueuelib.scheduler.quota.cache": "QuotaCache=Cache",
             "kueuelib.scheduler.quota.holders": "Holder",

@@ -16,7 +16,7 @@ from kueuelib.app.configuration import Configuration
 from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.app.configuration_text import as_content, format_duration
 from kueuelib.app.decoding import parse_duration
-from kueuelib.cli.root import app
+from kueuelib.cli.syntax import app
 
 OLD, NEW = (f"config.kueue.x-k8s.io/{version}" for version in ("v1beta1", "v1beta2"))
 READY = {

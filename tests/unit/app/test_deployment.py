@@ -18,7 +18,7 @@ from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.app.dashboards import dashboard
 from kueuelib.app.deployment import CONFIGURATION, USER, Deployed, checked_image
 from kueuelib.app.installation import Installation, resource_of_object
-from kueuelib.cli.root import app
+from kueuelib.cli.syntax import app
 from kueuelib.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]

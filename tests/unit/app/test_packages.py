@@ -21,7 +21,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.app.deployment import NAME, Deployed
 from kueuelib.app.installation import Installation
 from kueuelib.app.packages import values_of, write_chart, write_kustomize
-from kueuelib.cli.root import app
+from kueuelib.cli.syntax import app
 
 CHANGED = Deployed(
     image="registry.example/k:2",

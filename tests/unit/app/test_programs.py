@@ -234,7 +234,7 @@ def test_the_fix_of_an_error_with_one_is_what_is_said(tmp_path: Path) -> None:
 
 KIND = """
 from kueuelib.api.meta import Resource
-from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.batch import BatchJob
 
 class Mine(BatchJob):
     resource = Resource({group!r}, "v1", "jobs", {kind!r}, namespaced={namespaced})

@@ -21,7 +21,7 @@ from kueuelib.app.explaining.waiting import (
     word_of,
     word_of_condition,
 )
-from kueuelib.cli.pending.command import to_data, to_lines, with_changes
+from kueuelib.cli.pending import to_data, to_lines, with_changes
 from kueuelib.errors import Forbidden, NotFound
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.runtime.client import Client

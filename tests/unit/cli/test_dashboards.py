@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from kueuelib.app.dashboards import PANELS, dashboard
-from kueuelib.cli.root import app
+from kueuelib.cli.syntax import app
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.queue_metrics import CohortMetrics, LocalQueueMetrics, report_queues
 from kueuelib.jobs.pods.integration import PodMetrics

@@ -11,7 +11,7 @@ import pytest
 PROGRAM = """
 import sys
 from kueuelib.cli import main
-sys.modules["kueuelib.cli.root"] = stand_in = type(sys)("root")
+sys.modules["kueuelib.cli.syntax"] = stand_in = type(sys)("root")
 stand_in.app = lambda **_: sys.stdout.write("wartet \\u2026 \\u4e2d \\udce9\\n") and 0
 main()
 """

@@ -23,7 +23,7 @@ def test_the_server_of_a_program_that_serves_is_imported_at_once(serves: bool) -
 
 
 def test_only_commands_that_make_pages_import_their_templates() -> None:
-    commands = ("explain.command", "pending.command", "doctor.command", "manager")
+    commands = ("explain.command", "pending", "doctor", "manager")
     modules = ", ".join(f"kueuelib.cli.{command}" for command in commands)
     code = f"import sys, {modules}\nprint('jinja2' in sys.modules)"
     done = subprocess.run(
@@ -41,7 +41,7 @@ def test_only_a_program_that_serves_looks_for_the_garbage_of_its_imports(serves:
         f"with light_imports(serves={serves}):\n"
         "    searches = []\n"
         "    gc.callbacks.append(lambda phase, info: searches.append(info['collected']))\n"
-        "    import kueuelib.cli.pending.command\n"
+        "    import kueuelib.cli.pending\n"
         "gc.callbacks.clear()\n"
         "print(sum(searches))"
     )
@@ -52,7 +52,7 @@ def test_only_a_program_that_serves_looks_for_the_garbage_of_its_imports(serves:
     assert found > 1000 if serves else found == 0
 
 
-@pytest.mark.parametrize("command", ["pending", "report"])
+@pytest.mark.parametrize("command", ["pending", "report.command"])
 def test_answers_import_no_servers_and_no_search(command: str) -> None:
     """Most of the time until an answer is for imports."""
     spared = (
@@ -64,7 +64,7 @@ def test_answers_import_no_servers_and_no_search(command: str) -> None:
     code = (
         "import sys\n"
         "from kueuelib.cli.light_imports import light_imports\n"
-        f"with light_imports(): import kueuelib.cli.{command}.command\n"
+        f"with light_imports(): import kueuelib.cli.{command}\n"
         f"print([name for name in {spared} if name in sys.modules])"
     )
     done = subprocess.run(

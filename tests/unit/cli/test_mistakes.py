@@ -10,7 +10,7 @@ import click
 import pytest
 
 from kueuelib.cli import main
-from kueuelib.cli.root import app
+from kueuelib.cli.syntax import app
 
 
 def said(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: object) -> str:

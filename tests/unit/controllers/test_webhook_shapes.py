@@ -8,7 +8,7 @@ import pytest
 
 from kueuelib.api.kinds import CLUSTER_QUEUES, RESOURCE_FLAVORS
 from kueuelib.controllers.webhooks import path_of, serve
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.declared.jobset import JOB_SET
 from kueuelib.jobs.pods.deployment import DEPLOYMENT
 from kueuelib.jobs.pods.integration import POD

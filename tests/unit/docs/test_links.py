@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from kueuelib.cli.root import app
+from kueuelib.cli.syntax import app
 
 from .blocks import PAGES, ROOT
 

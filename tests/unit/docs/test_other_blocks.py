@@ -19,7 +19,7 @@ from kueuelib.api.meta import Resource
 from kueuelib.app.configuration import KIND
 from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.app.configuration_text import V1BETA2
-from kueuelib.cli.root import app
+from kueuelib.cli.syntax import app
 from kueuelib.embedded import ApiServer
 from kueuelib.embedded.admission.hook_rules import compile_conditions, fulfilled
 from kueuelib.errors import ApiError, ConfigError

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.batch import BatchJob
 from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 
 KUEUE = "kueue.x-k8s.io"

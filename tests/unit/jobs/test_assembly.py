@@ -23,7 +23,7 @@ from kueuelib.jobs import (
     job_webhooks,
 )
 from kueuelib.jobs.assembly import registry_with
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.runtime import Cache, EventRecorder, Manager, Resource
 from kueuelib.scheduler import Engine
 

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 from kueuelib.api.kinds import JOBS
 from kueuelib.api.meta import key_of
 from kueuelib.jobs.assembly import wire
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client

@@ -28,7 +28,7 @@ from kueuelib.jobs import (
     merge_all,
     restore_all,
 )
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.contract.commands import Change
 from kueuelib.runtime import Resource
 from kueuelib.testing import JobAdapter, JobConformance

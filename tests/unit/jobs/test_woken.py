@@ -11,7 +11,7 @@ import pytest
 from kueuelib.api.kinds import JOBS, WORKLOADS
 from kueuelib.api.meta import Obj, Resource, key_of
 from kueuelib.jobs.assembly import wire
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.machinery.store import Delta, DeltaKind, StoreUpdate
 from kueuelib.runtime.cache import Cache

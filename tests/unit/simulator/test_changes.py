@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from kueuelib.api.codec import encode
 from kueuelib.api.meta import Obj
-from kueuelib.cli.root import app
+from kueuelib.cli.syntax import app
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.changes import AT_SECONDS, LOST_AT_SECONDS, course
 from kueuelib.simulator.driver import Driver, Timing

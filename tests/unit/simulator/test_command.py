@@ -10,8 +10,8 @@ import orjson
 import pytest
 from click.testing import CliRunner, Result
 
-from kueuelib.cli.root import app
 from kueuelib.cli.simulate import command
+from kueuelib.cli.syntax import app
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.readers.formats import FORMATS
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from kueuelib.api.codec import encode
 from kueuelib.api.meta import Obj
-from kueuelib.cli.root import app
+from kueuelib.cli.syntax import app
 from kueuelib.errors import ConfigError
 from kueuelib.simulator.cluster import cluster_of, default_cluster, overlaid
 from kueuelib.simulator.driver import Driver, Timing

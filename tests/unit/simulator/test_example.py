@@ -9,7 +9,7 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
-from kueuelib.cli.root import app
+from kueuelib.cli.syntax import app
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples/simulate"

@@ -10,7 +10,7 @@ import orjson
 from click.testing import CliRunner
 
 from kueuelib.api.workload import HOST
-from kueuelib.cli.root import app
+from kueuelib.cli.syntax import app
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
 NODE = """

@@ -16,7 +16,7 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
-from kueuelib.cli.root import app
+from kueuelib.cli.syntax import app
 from kueuelib.simulator.report import readable
 from kueuelib.simulator.report.page import frame
 from kueuelib.simulator.report.readable import (

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kueuelib.cli.root import app
 from kueuelib.cli.simulate import command, text
 from kueuelib.cli.simulate.command import ProgressLine
 from kueuelib.cli.simulate.text import PLAIN, line
+from kueuelib.cli.syntax import app
 from kueuelib.simulator.cluster import cluster_of, default_cluster
 from kueuelib.simulator.driver import Driver
 from kueuelib.simulator.trace import Trace, TraceJob, pods

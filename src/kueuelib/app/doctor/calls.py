@@ -22,7 +22,7 @@ from kueuelib.app.refusers import OUR_CONFIGURATIONS, is_refusal, lacks_permissi
 from kueuelib.app.stored_versions import is_unconverted
 from kueuelib.controllers.webhooks import TIMEOUT_SECONDS, queueing_entries
 from kueuelib.errors import ApiError, Forbidden, KueuelibError, NotFound, TransportError
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.pods.integration import POD
 from kueuelib.machinery.selectors import from_label_selector
 from kueuelib.runtime.certificates import judge

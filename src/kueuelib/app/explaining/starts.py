@@ -26,7 +26,7 @@ from kueuelib.api.phrases import some
 from kueuelib.app.foreign_finalizers import foreign_finalizers, removal_of
 from kueuelib.app.refusers import STANDING, ago, find_remedy, latest, problem_of, said, standing
 from kueuelib.errors import Forbidden, NotFound
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings, QuotaReleaseStrategy
 from kueuelib.jobs.pods.integration import NAME as POD_FRAMEWORK
 from kueuelib.jobs.pods.reading import PodStage, is_selected, queue_of, stage_of

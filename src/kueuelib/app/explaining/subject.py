@@ -18,7 +18,7 @@ from kueuelib.api.validation.fields import NOT_NEGATIVE, each, invalid
 from kueuelib.api.workload_state import is_finished
 from kueuelib.app.explaining.gather import ObjectNotFound
 from kueuelib.errors import ConfigError, FieldError, InvalidObject, KueuelibError
-from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.batch import BatchJob
 from kueuelib.jobs.contract.field_rules import identifier
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.topology import (

@@ -324,7 +324,7 @@ def node(
 @click.option("--folder", type=FILE, default=Path(), help="Where to create the folder NAME.")
 def new(kind: str, name: str, folder: Path) -> int:
     """Write a small project with tests: an operator, a kind of jobs, or an admission check."""
-    from kueuelib.cli.new.project import run
+    from kueuelib.cli.new import run
 
     for path in run(kind, name, folder):
         click.echo(path)

@@ -119,7 +119,7 @@ def pending(
     It only reads. It names objects that it may not read, and leaves them out.
     """
     with light_imports():
-        from kueuelib.cli.pending.command import run
+        from kueuelib.cli.pending import run
 
     return run(
         localqueue,
@@ -194,7 +194,7 @@ def doctor(
     It writes nothing. Exit code 0: no findings or hints only, 3: warnings, 4: errors.
     """
     with light_imports():
-        from kueuelib.cli.doctor.command import run
+        from kueuelib.cli.doctor import run
 
     return run(
         kubeconfig, config, output, server_timeout, own=own, before_migration=before_migration

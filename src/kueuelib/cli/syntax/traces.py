@@ -61,7 +61,7 @@ def record(
 
     It only reads, on any cluster that has the objects.
     """
-    from kueuelib.cli.record import run
+    from kueuelib.cli.manager import record as run
     from kueuelib.recording.writer import MEBI, WATCHES, RecordingOptions
 
     size = int(record_size * MEBI)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.contract.integration import Registry
 from kueuelib.jobs.declared.appwrapper import APP_WRAPPER
 from kueuelib.jobs.declared.jobset import JOB_SET

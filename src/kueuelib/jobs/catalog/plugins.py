@@ -17,7 +17,7 @@ from typing import Any
 
 from kueuelib.api.names import COMMON_FRAMEWORKS, POD_FRAMEWORK
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration, Registry
 from kueuelib.runtime.importing import loaded

@@ -20,7 +20,7 @@ from kueuelib.api.names import (
 from kueuelib.api.quantity import Quantity
 from kueuelib.api.workload_state import has_quota
 from kueuelib.errors import InvalidJob, InvalidQuantity
-from kueuelib.jobs.batch.job import CONTROLLER_LABELS
+from kueuelib.jobs.batch import CONTROLLER_LABELS
 from kueuelib.jobs.contract.capabilities import (
     ComposableJob,
     JobWithCustomStop,

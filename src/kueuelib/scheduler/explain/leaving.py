@@ -1,4 +1,4 @@
-"""Workloads that leave because others preempted them (KEP-83).
+"""Workloads that leave because others preempt them (KEP-83).
 
 A manager remembers which preemptor gets their room. Its conditions show the preemptors, so they are
 decided before others, as they were in the manager. Which victims belong to which of them does not
@@ -19,7 +19,7 @@ from kueuelib.api.phrases import PREEMPTED_FOR
 from kueuelib.api.workload_state import has_quota
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
-from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED
+from kueuelib.scheduler.decide.preemption.victims import MOST_NAMED, Victim
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.pending.workload_info import waits_for_victims
@@ -109,3 +109,33 @@ def note_on_leaving(world: World, key: ObjectKey, kept: Collection[ObjectKey]) -
         "restart, so until they have left the manager may decide otherwise"
     )
     return (text,)
+
+
+def choose_victims(world: World, key: ObjectKey, now: float) -> tuple[Victim, ...]:
+    """The victims of one waiting Workload: those that must leave so that it gets quota.
+
+    All other waiting Workloads are ignored. The set is minimal: if any one of the victims stayed,
+    the Workload would not fit.
+
+    Args:
+        world: all facts; it is not changed.
+        key: the waiting Workload.
+        now: seconds since the epoch.
+
+    Returns:
+        the victims; none if the Workload fits already, if no victims suffice, or if it does not
+        wait. `explain_workload` says which of these is the case.
+
+    Raises:
+        UnknownObject: there is no such Workload in the world.
+    """
+    world.workload(key)
+    cycle = world.alone(key).engine(now).next_cycle(now)
+    if cycle is None:
+        return ()
+    return tuple(
+        victim
+        for preemption in decide(cycle, now).preemptions
+        if preemption.key == key
+        for victim in preemption.victims
+    )

@@ -22,7 +22,7 @@ from kueuelib.api.core import PodTemplateSpec
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, controller_of, key_of, parse_time
 from kueuelib.errors import ConfigError, InvalidJob, InvalidObject
-from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.batch import BatchJob
 from kueuelib.jobs.contract.topology import errors_of_pod_sets, ignored_requests
 from kueuelib.jobs.reconcile.priority import PriorityClasses, PriorityClassNotFound, resolve
 from kueuelib.simulator.cluster import key_in

@@ -40,7 +40,7 @@ from kueuelib.app.configuration import CONFIG_FILE, CONFIG_MAP, Configuration
 from kueuelib.app.deployment import CONFIGURATION, Deployed
 from kueuelib.app.doctor.snapshot import WebhookProbe
 from kueuelib.app.running_configuration import PUBLISHED, published
-from kueuelib.cli.root import app
+from kueuelib.cli.syntax import app
 
 
 @pytest.mark.parametrize("make_ill", [one[0] for one in CASES])

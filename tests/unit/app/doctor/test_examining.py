@@ -13,7 +13,7 @@ from kueuelib.app.doctor import checks
 from kueuelib.app.doctor.examining import DoctorReport, examine, examine_twice
 from kueuelib.app.doctor.finding import DoctorCheck, Finding, Severity, Subject, all_checks
 from kueuelib.app.doctor.snapshot import ClusterSnapshot
-from kueuelib.cli.doctor.command import EXIT_CODES, to_data, to_lines
+from kueuelib.cli.doctor import EXIT_CODES, to_data, to_lines
 
 DOCS = Path(__file__).parents[4] / "docs"
 

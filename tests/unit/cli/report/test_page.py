@@ -26,7 +26,7 @@ from kueuelib.cli.report.board import next_to_explain, state_of, with_change
 from kueuelib.cli.report.command import text_of
 from kueuelib.cli.report.page import POLICY, SCRIPT, STYLE, VerifiedChange, View, explanation, page
 from kueuelib.cli.report.parts import amount, markup
-from kueuelib.cli.root import app
+from kueuelib.cli.syntax import app
 from kueuelib.errors import ConfigError
 from kueuelib.scheduler.explain.answer import smallest_of
 from kueuelib.scheduler.explain.world import World

@@ -6,7 +6,7 @@ import pytest
 
 from kueuelib.api.names import MIN_PARALLELISM, SYNC_COMPLETIONS
 from kueuelib.errors import InvalidPodSetInfo
-from kueuelib.jobs.batch.job import BatchJob, trim
+from kueuelib.jobs.batch import BatchJob, trim
 from kueuelib.jobs.contract.capabilities import StopReason
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 

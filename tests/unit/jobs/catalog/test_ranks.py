@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.podset_info import PodSetInfo
 from kueuelib.jobs.declared.appwrapper import APP_WRAPPER

@@ -10,7 +10,7 @@ import pytest
 import kueuelib
 from kueuelib.api.meta import Resource
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.batch import BatchJob
 from kueuelib.runtime.client import Client
 
 JOB: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 import kueuelib
-from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.batch import BatchJob
 from kueuelib.jobs.client.progress import State, Why, progress_of
 
 NOW = "2024-01-01T00:00:00Z"

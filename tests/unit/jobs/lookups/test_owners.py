@@ -6,7 +6,7 @@ import pytest
 from kueuelib.api.meta import ObjectKey, key_of
 from kueuelib.api.names import PARENT_WORKLOAD
 from kueuelib.jobs import BatchJob, JobWithSkip
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.owners import DefaultQueues, Owners, with_default_queue
 from kueuelib.jobs.lookups.stores import (

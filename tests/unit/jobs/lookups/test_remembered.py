@@ -16,7 +16,7 @@ from kueuelib.errors import (
     Unauthorized,
     Unavailable,
 )
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.contract.integration import REFERRED
 from kueuelib.jobs.declared.trainjob import TRAIN_JOB
 from kueuelib.jobs.lookups.remembered import (

@@ -10,7 +10,7 @@ import pytest
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.made_from import MADE_FROM
 from kueuelib.api.names import MIN_PARALLELISM
-from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.batch import BatchJob
 from kueuelib.jobs.contract.commands import Change, Emit, PatchStatus
 from kueuelib.jobs.contract.settings import JobSettings, TakenOver
 from kueuelib.jobs.reconcile.plan import plan

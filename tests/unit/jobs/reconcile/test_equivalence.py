@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from kueuelib.api.names import MIN_PARALLELISM
-from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.batch import BatchJob
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.matching import is_equivalent
 from kueuelib.jobs.reconcile.written import with_memory

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kueuelib.api.meta import annotations_of
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.contract.commands import Change, Create
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.webhooks.rules import validate_job

@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from kueuelib.api.names import ORIGIN_KEYS
-from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.batch import BatchJob
 from kueuelib.jobs.contract.settings import JobSettings, Origin
 from kueuelib.jobs.reconcile.matching import is_equivalent
 from kueuelib.jobs.reconcile.plan import plan

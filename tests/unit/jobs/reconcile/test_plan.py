@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from kueuelib.api.names import JOB_UID_LABEL
-from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.batch import BatchJob
 from kueuelib.jobs.contract.capabilities import JobWithFinalize
 from kueuelib.jobs.contract.commands import (
     Change,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from kueuelib.jobs.batch.job import BatchJob
+from kueuelib.jobs.batch import BatchJob
 from kueuelib.jobs.contract.commands import PatchStatus
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.reconcile.plan import plan

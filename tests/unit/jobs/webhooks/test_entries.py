@@ -7,7 +7,7 @@ from typing import Any
 
 from kueuelib.controllers.webhooks import by_service, by_url, webhook_configurations
 from kueuelib.embedded.admission.hook_rules import compile_conditions, fulfilled
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.contract.integration import Integration, WebhookEntry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.declared.jobset import JOB_SET

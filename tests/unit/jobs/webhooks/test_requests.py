@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from kueuelib.api.missing_features import MANAGED_BY, OF_JOBS
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.contract.settings import JobSettings, TakenOver
 from kueuelib.jobs.pods.deployment import DEPLOYMENT, with_labels
 from kueuelib.jobs.pods.leaderworkerset import LEADERWORKERSET, with_roles

@@ -13,7 +13,7 @@ from kueuelib.api.names import (
     SYNC_COMPLETIONS,
 )
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.catalog.builtin import builtin_registry
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings, system_excluded

@@ -70,7 +70,7 @@ from kueuelib.app.running_configuration import (
 from kueuelib.controllers.foreign_reservations import RESERVED_BY_ANOTHER
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.batch.job import BATCH_JOB
+from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.pods.reading import queue_of
 
 # The manager's configuration: whether it is valid, and whether it enables the kinds in use.

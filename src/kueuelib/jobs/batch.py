@@ -1,4 +1,4 @@
-"""The integration of `batch/v1` Job, with its rules (KEP-369)."""
+"""The integration of `batch/v1` Job, with its rules (KEP-369); the model for other kinds."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""`kueuelib pending`: which Workloads wait, in which order, and why."""

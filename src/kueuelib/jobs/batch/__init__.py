@@ -1,1 +1,0 @@
-"""`batch/v1` Job: the kind that is programmed in full, and the model for others."""
