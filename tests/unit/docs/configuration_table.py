@@ -79,57 +79,57 @@ DERIVED: dict[str, Callable[[Configuration], Any]] = {
 
 HEAD = """# Configuration
 
-Every key of the file that `kueuelib manager --config` reads, a `Configuration` of
+This page lists every key of the file that `kueuelib manager --config` reads, a `Configuration` of
 `config.kueue.x-k8s.io/v1beta1` or `v1beta2`. [kueuelib manager](commands.md#kueuelib-manager)
-explains the keys. This table is generated.
+explains the important keys. The table below is generated.
 
 `kueuelib manager --print-config --config FILE` prints the configuration with all defaults, in
-`v1beta2` (in `v1beta1` if the file selects Pods with `integrations.podOptions`), and exits. A key
-of one version is refused in the other, as Kueue refuses it. In `v1beta2`, the presence of the
-blocks `waitForPodsReady` and `fairSharing` turns their feature on, and
-`waitForPodsReady.blockAdmission` is false unless it is set. A refused key is an error at the start,
-with exit code 2, like every key that is not in the table. One error names all of them.
+`v1beta2` (in `v1beta1` if the file selects Pods with `integrations.podOptions`), and exits. Like
+Kueue, the manager refuses a key of one version in the other. In `v1beta2`, the presence of the
+blocks `waitForPodsReady` and `fairSharing` turns their features on, and
+`waitForPodsReady.blockAdmission` is false unless it is set. If the file has refused keys, or keys
+that are not in the table, the manager exits at the start with code 2. One error names all of them.
 
-In a pod, the pod's namespace takes the place of `kueue-system`. The row of a block says what it
-means that the block is absent, the rows below it what an absent key means in a block that is there.
-The table also has the defaults of today's Kueue that are different: it always waits for ready pods
-in `v1beta2`, serves the visibility API, and limits its requests.
+In a pod, the pod's namespace replaces `kueue-system`. The row of a block shows what happens if the
+block is absent. The rows below it show the defaults of keys that are absent from an existing block.
+The table also shows where the defaults of today's Kueue differ: it always waits for ready pods in
+`v1beta2`, serves the visibility API, and limits its requests.
 
 ## A changed file
 
 The manager reads the file every 10 seconds, and at SIGHUP. A file that cannot be read or is not
-valid changes nothing, and one line of the log says why. The keys of a valid file that the table
-marks *at once* take effect without a restart. Any other changed key keeps its old value until the
-next start: the log names it, and `kueuelib_configuration_restart_needed` is 1 for it. The manager
-also writes it to its Lease, where [`kueuelib doctor`](doctor.md) finds it. The same holds for a
-block `waitForPodsReady` that is added or removed.
-`kueuelib_configuration_reloads_total` counts by `result` the files that were `taken` and `refused`.
+valid changes nothing, and one line of the log says why. Changed keys that the table marks *at once*
+take effect without a restart. Any other changed key keeps its old value until the next start: the
+log names the key, and `kueuelib_configuration_restart_needed` is 1 for it. The manager also writes
+the key to its Lease, where [`kueuelib doctor`](doctor.md) finds it. The same holds for a block
+`waitForPodsReady` that is added or removed. `kueuelib_configuration_reloads_total` counts the files
+by `result`: `taken` or `refused`.
 
 ## What the manager publishes
 
 `explain`, `pending`, `report` and `doctor` need the configuration that the manager runs with. If
 `--config` names no file, they look for it in the cluster, in this order:
 
-1. The annotation `kueuelib.dev/configuration` of the manager's Lease. The leader writes the blocks
-   that change decisions or jobs, as far as they differ from the defaults: `waitForPodsReady`,
-   `fairSharing`, `admissionFairSharing`, `preemption` without its policy, `borrowing`,
-   `resources`, `manageJobsWithoutQueueName`, `managedJobsNamespaceSelector`, `integrations`,
-   `objectRetentionPolicies`, `quotaReleaseStrategy`, `leaderElection` and `featureGates`. A
-   manager without leader election writes them too, if it has a configuration file. What another
-   holder of the Lease has left does not count. `kueuelib install` grants every authenticated user
-   the right to get this Lease, by its default name in the manager's namespace.
-2. The ConfigMap `kueue-manager-config` of the manager's pods, also if they are those of the Go
-   manager. Other blocks, such as `metrics`, are always from here. This needs the right to get the
-   ConfigMap.
+1. The annotation `kueuelib.dev/configuration` of the manager's Lease. The leader writes the values
+   that differ from the defaults in the blocks that change decisions or jobs: `waitForPodsReady`,
+   `fairSharing`, `admissionFairSharing`, `preemption` without its policy, `borrowing`, `resources`,
+   `manageJobsWithoutQueueName`, `managedJobsNamespaceSelector`, `integrations`,
+   `objectRetentionPolicies`, `quotaReleaseStrategy`, `leaderElection` and `featureGates`. A manager
+   without leader election writes these values too, if it has a configuration file. Values that
+   another holder of the Lease left behind do not count. `kueuelib install` grants every
+   authenticated user the right to `get` the Lease with the default name in the manager's namespace.
+2. The ConfigMap `kueue-manager-config` of the manager's pods, even if these run the Go manager.
+   Blocks that are not on the Lease, such as `metrics`, always come from the ConfigMap. To read it,
+   you need permission to `get` it.
 3. The defaults.
 
-A note names the source if its decisions differ from those of the default configuration, or says
-why none could be read. The commands look in the namespace `kueue-system`.
+A note names the source if the configuration found there leads to other decisions than the defaults,
+or says why no source could be read. The commands look in the namespace `kueue-system`.
 
 ## Keys
 
-For each key that is honoured, a test fails if the key has no effect. Most of these tests are in
-`tests/unit/app/test_keys_take_effect.py`.
+For each key that is marked as honoured, a test fails if the key has no effect. Most of these tests
+are in `tests/unit/app/test_keys_take_effect.py`.
 
 | Key | Versions | Default | | Changes |
 | --- | --- | --- | --- | --- |
