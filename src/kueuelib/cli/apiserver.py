@@ -30,16 +30,16 @@ def run(
     port: int,
     kubeconfig: Path,
     data_dir: Path | None,
-    manifests: Path | None = None,
+    manifests: Path | None,
     *,
     simulate: bool,
-    nodes: Path | None = None,
-    racks: str = "",
-    authorization: str = "always",
-    services: Mapping[str, str] | None = None,
-    hostile: str = "",
-    seed: int = 1,
-    calm_after: float | None = None,
+    nodes: Path | None,
+    racks: str,
+    authorization: str,
+    services: Mapping[str, str],
+    hostile: str,
+    seed: int,
+    calm_after: float | None,
 ) -> None:
     """Serves until SIGTERM or SIGINT; writes the kubeconfig once the server answers.
 
@@ -59,7 +59,7 @@ def run(
         objects = read_manifests(manifests)
     server = ApiServer(
         port,
-        simulate,
+        simulate or bool(nodes or racks),
         authorization=authorization,
         data_dir=data_dir,
         services=services,

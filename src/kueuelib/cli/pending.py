@@ -79,7 +79,7 @@ def run(
     cluster_queue: str,
     namespace: str,
     output: str,
-    changes: int,
+    changes: int | None,
     kubeconfig: Path | None,
     config: Path | None,
     server_timeout: float,
@@ -93,7 +93,7 @@ def run(
         cluster_queue: only those of this ClusterQueue, of every namespace; empty for any.
         namespace: that of the kubeconfig's context when empty.
         output: `text`, `wide` or `json`.
-        changes: for how many of them to search for the smallest change.
+        changes: for how many of them to search for the smallest change; None: for none.
         kubeconfig: the cluster; found by kubectl's rules when None.
         config: the manager's configuration file; found in the cluster when None.
         server_timeout: seconds to wait for a server that does not answer.
@@ -109,6 +109,7 @@ def run(
         problem = "a LocalQueue is in one namespace, and belongs to one ClusterQueue"
         raise ConfigError("kueuelib pending", problem, "give -q without -A and -c")
     logs.configure("console", "warning")
+    changes = changes or 0
     given = given_configuration(config)
     selection = WorkloadSelection(namespace, local_queue, cluster_queue)
     listing = anyio.run(

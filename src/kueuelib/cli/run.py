@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import attrs
 
@@ -41,17 +42,27 @@ def run(
     reference: str,
     kubeconfig: Path | None,
     config: Path | None,
-    options: RunOptions,
     log_format: str,
     log_level: str,
     server_timeout: float,
+    **replaced: Any,
 ) -> int:
     """Runs the operator, the checks or the integration until SIGTERM or SIGINT; returns the exit
     code.
 
+    Args:
+        reference: `MODULE[:NAME]`.
+        kubeconfig: the cluster; found by kubectl's rules when None.
+        config: the manager's configuration file.
+        log_format: of its log.
+        log_level: the lowest level that is logged.
+        server_timeout: seconds to wait for the API server at the start.
+        replaced: the fields of `RunOptions`.
+
     Raises:
         ConfigError: an argument or a file is not valid.
     """
+    options = RunOptions(**replaced)
     logs.configure(log_format, log_level)
     program = load(reference)
     if options.clusters and not isinstance(program, Operator):

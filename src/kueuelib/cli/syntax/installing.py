@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -39,32 +40,28 @@ _namespace = setting("--namespace", str, "kueue-system", "The manager's namespac
 )
 @server_timeout
 def install(
+    *,
     kubeconfig: Path | None,
     webhook_url: str | None,
     namespace: str,
-    image: str | None,
-    replicas: int,
-    config: Path | None,
-    service_monitor: bool,
-    dashboards: bool,
-    without_v1beta1: bool,
     print_only: bool,
     chart: Path | None,
     kustomize: Path | None,
     server_timeout: float,
+    **options: Any,
 ) -> int:
     """Create or update the manager and everything that it needs; safe to repeat."""
     from kueuelib.cli.install import InstallOptions, run, write_packages
 
-    options = InstallOptions(image, replicas, config, service_monitor, dashboards, without_v1beta1)
+    chosen = InstallOptions(**options)
     if (chart or kustomize) and print_only:
         raise ConfigError(
             "kueuelib install", "--print contradicts --chart and --kustomize", "give one of them"
         )
     if chart or kustomize:
-        write_packages(options, namespace, chart, kustomize)
+        write_packages(chosen, namespace, chart, kustomize)
         return 0
-    run(kubeconfig, webhook_url, namespace, server_timeout, options, print_only=print_only)
+    run(kubeconfig, webhook_url, namespace, server_timeout, chosen, print_only=print_only)
     return 0
 
 
@@ -72,11 +69,11 @@ def install(
 @kubeconfig
 @_namespace
 @click.option("--force", is_flag=True, help="Uninstall even while Workloads hold quota.")
-@click.option("--keep-crds", is_flag=True, help="Keep the CRDs with all queues and Workloads.")
+@click.option(
+    "--keep-crds", "keep_kinds", is_flag=True, help="Keep the CRDs with all queues and Workloads."
+)
 @server_timeout
-def uninstall(
-    kubeconfig: Path | None, namespace: str, force: bool, keep_crds: bool, server_timeout: float
-) -> int:
+def uninstall(**given: Any) -> int:
     """Remove the manager and everything that install created, unless Workloads hold quota.
 
     Waiting Jobs stay suspended, and waiting Pods stay gated. First stop any manager that runs
@@ -84,7 +81,7 @@ def uninstall(
     """
     from kueuelib.cli.install import run_uninstall
 
-    run_uninstall(kubeconfig, namespace, server_timeout, force=force, keep_kinds=keep_crds)
+    run_uninstall(**given)
     return 0
 
 
@@ -110,17 +107,11 @@ def crds(output: Path | None) -> int:
     help="https://HOST:PORT of a process outside the cluster; then no Deployment is printed.",
 )
 @click.option("--plugin", is_flag=True, help="For the bundled manager: permissions only.")
-def manifests(
-    references: tuple[str, ...],
-    namespace: str | None,
-    image: str,
-    webhook_url: str | None,
-    plugin: bool,
-) -> int:
+def manifests(**given: Any) -> int:
     """Print the CRDs, RBAC, webhooks and Deployment of your operator, kinds of jobs or check."""
     from kueuelib.cli.manifests import run
 
-    run(references, namespace, image, webhook_url, plugin=plugin)
+    run(**given)
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -82,19 +83,7 @@ def demo(jobs: int, plain: bool, keep: bool, picture: Path | None, really: bool)
 )
 @click.pass_context
 def apiserver(
-    context: click.Context,
-    kubeconfig: Path | None,
-    port: int,
-    data_dir: Path | None,
-    manifests: Path | None,
-    simulate: bool,
-    nodes: Path | None,
-    racks: str,
-    authorization: str,
-    services: tuple[str, ...],
-    hostile: str,
-    seed: int,
-    calm_after: float | None,
+    context: click.Context, /, *, kubeconfig: Path | None, services: tuple[str, ...], **given: Any
 ) -> int:
     """Serve the Kubernetes API on 127.0.0.1."""
     if context.invoked_subcommand is not None:
@@ -103,20 +92,7 @@ def apiserver(
         raise click.MissingParameter(ctx=context, param_hint="--kubeconfig", param_type="option")
     from kueuelib.cli.apiserver import run
 
-    run(
-        port,
-        kubeconfig,
-        data_dir,
-        manifests,
-        simulate=simulate or bool(nodes or racks),
-        nodes=nodes,
-        racks=racks,
-        authorization=authorization,
-        services=dict(_pair(each) for each in services),
-        hostile=hostile,
-        seed=seed,
-        calm_after=calm_after,
-    )
+    run(kubeconfig=kubeconfig, services=dict(map(_pair, services)), **given)
     return 0
 
 
@@ -131,11 +107,11 @@ def _pair(text: str) -> tuple[str, str]:
     "--backup", type=FILE, help="Write queueing objects, without Workloads, to this new file."
 )
 @server_timeout
-def dump(kubeconfig: Path | None, backup: Path | None, server_timeout: float) -> int:
+def dump(**given: Any) -> int:
     """Print every object of a server as YAML, for apiserver --load."""
     from kueuelib.cli.dump import run
 
-    run(kubeconfig, server_timeout, backup=backup)
+    run(**given)
     return 0
 
 
@@ -144,7 +120,7 @@ def dump(kubeconfig: Path | None, backup: Path | None, server_timeout: float) ->
 @click.option("--config", type=FILE, help="Configuration (config.kueue.x-k8s.io).")
 @click.option(
     "--record",
-    "recorded",
+    "file",
     type=FILE,
     metavar="FILE",
     help="Record the input of all decisions, for kueuelib replay.",
@@ -153,37 +129,12 @@ def dump(kubeconfig: Path | None, backup: Path | None, server_timeout: float) ->
 @click.option("--print-config", is_flag=True, help="Print the configuration with its defaults.")
 @logging
 @server_timeout
-def manager(
-    kubeconfig: Path | None,
-    config: Path | None,
-    recorded: Path | None,
-    record_size: float,
-    record_files: int,
-    hash_names: bool,
-    print_config: bool,
-    log_format: str,
-    log_level: str,
-    server_timeout: float,
-) -> int:
+def manager(**given: Any) -> int:
     """Run the queueing manager until SIGTERM."""
     with light_imports(serves=True):
         from kueuelib.cli.manager import run
 
-    recording = None
-    if recorded is not None:
-        from kueuelib.recording.writer import MANAGER, MEBI, RecordingOptions
-
-        size = int(record_size * MEBI)
-        recording = RecordingOptions(recorded, {}, MANAGER, size, record_files, hash_names)
-    return run(
-        kubeconfig,
-        config,
-        log_format,
-        log_level,
-        server_timeout,
-        recording,
-        print_config=print_config,
-    )
+    return run(**given)
 
 
 @click.command()
@@ -216,20 +167,7 @@ def manager(
 )
 @logging
 @server_timeout
-def run(
-    reference: str,
-    kubeconfig: Path | None,
-    config: Path | None,
-    namespace: str | None,
-    webhook_address: str | None,
-    health_address: str | None,
-    metrics_address: str | None,
-    leader_elect: bool | None,
-    clusters: tuple[str, ...],
-    log_format: str,
-    log_level: str,
-    server_timeout: float,
-) -> int:
+def run(*, clusters: tuple[str, ...], **given: Any) -> int:
     """Run your operator, admission checks, or the integration of your kind of jobs.
 
     MODULE is a Python module or the path of a .py file that holds an Operator, a subclass of
@@ -237,15 +175,12 @@ def run(
     all run; they take --kubeconfig, --namespace, --leader-elect, --server-timeout and the options
     of the log. An operator takes all options except --config.
     """
-    from kueuelib.cli.run import RunOptions, run
+    from kueuelib.cli.run import run
 
     where = {name: Path(file) for name, file in map(_pair, clusters) if file}
     if len(where) < len(clusters):
         raise click.BadParameter("write NAME=KUBECONFIG, each name once", param_hint="--cluster")
-    options = RunOptions(
-        namespace, webhook_address, health_address, metrics_address, leader_elect, where
-    )
-    return run(reference, kubeconfig, config, options, log_format, log_level, server_timeout)
+    return run(clusters=where, **given)
 
 
 @click.command()
@@ -283,39 +218,12 @@ def run(
 @port("The kubelet's port on 127.0.0.1; 0 takes a free one.")
 @logging
 @server_timeout
-def node(
-    kubeconfig: Path | None,
-    name: str,
-    images: tuple[str, ...],
-    claims: tuple[str, ...],
-    cpu: str,
-    memory: str,
-    labels: tuple[str, ...],
-    no_sandbox: bool,
-    folder: Path | None,
-    port: int,
-    log_format: str,
-    log_level: str,
-    server_timeout: float,
-) -> int:
+def node(*, claims: tuple[str, ...], labels: tuple[str, ...], **given: Any) -> int:
     """Join a server on 127.0.0.1 as a node that runs pods as local processes."""
     with light_imports(serves=True):
         from kueuelib.cli.node import run
 
-    return run(
-        kubeconfig,
-        name,
-        images,
-        dict(map(_pair, claims)),
-        (cpu, memory),
-        dict(map(_pair, labels)),
-        sandbox=not no_sandbox,
-        folder=folder,
-        port=port,
-        log_format=log_format,
-        log_level=log_level,
-        server_timeout=server_timeout,
-    )
+    return run(claims=dict(map(_pair, claims)), labels=dict(map(_pair, labels)), **given)
 
 
 @click.command()

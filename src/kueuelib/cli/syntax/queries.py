@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import click
 
@@ -45,7 +45,9 @@ def _changes(command: F) -> F:
 
 @click.command()
 @click.argument("reference", metavar="[KIND/NAME]", required=False)
-@click.option("-f", "--filename", metavar="FILE", help='Manifests not submitted yet; "-": stdin.')
+@click.option(
+    "-f", "--filename", "file", metavar="FILE", help='Manifests not submitted yet; "-": stdin.'
+)
 @_namespace
 @_output("text", "json", help="A table for people, or everything for machines.")
 @click.option(
@@ -60,17 +62,7 @@ def _changes(command: F) -> F:
 @click.option("--when", is_flag=True, help="Print when it will start, from many simulations.")
 @kubeconfig
 @answer_timeout
-def explain(
-    reference: str | None,
-    filename: str | None,
-    thorough: bool,
-    when: bool,
-    namespace: str,
-    output: str,
-    config: Path | None,
-    kubeconfig: Path | None,
-    server_timeout: float,
-) -> int:
+def explain(*, thorough: bool, when: bool, **given: Any) -> int:
     """Say why a Job, Pod or Workload waits, and the smallest changes that would admit it.
 
     It only reads, on any cluster that has the objects. KIND is job, pod,
@@ -79,41 +71,34 @@ def explain(
     if when:
         from kueuelib.cli.explain.when import run as run_when
 
-        arguments = (reference, filename, kubeconfig, config, namespace, output, server_timeout)
-        return run_when(*arguments)
+        return run_when(**given)
     with light_imports():
         from kueuelib.cli.explain.command import run
 
-    arguments = (reference, filename, kubeconfig, config, namespace, output, server_timeout)
-    return run(*arguments, thorough=thorough)
+    return run(thorough=thorough, **given)
 
 
 @click.command()
-@click.option("-q", "--localqueue", default="", metavar="NAME", help="Only this LocalQueue.")
+@click.option(
+    "-q", "--localqueue", "local_queue", default="", metavar="NAME", help="Only this LocalQueue."
+)
 @click.option(
     "-c",
     "--clusterqueue",
+    "cluster_queue",
     default="",
     metavar="NAME",
     help="Only this ClusterQueue, with the Workloads of all namespaces unless -n names one.",
 )
 @_namespace
-@click.option("-A", "--all-namespaces", is_flag=True, help="The Workloads of all namespaces.")
+@click.option(
+    "-A", "--all-namespaces", "everywhere", is_flag=True, help="The Workloads of all namespaces."
+)
 @_output("text", "wide", "json", help="A table, a wider one, or everything for machines.")
 @_changes
 @kubeconfig
 @answer_timeout
-def pending(
-    localqueue: str,
-    clusterqueue: str,
-    namespace: str,
-    all_namespaces: bool,
-    output: str,
-    changes: int | None,
-    config: Path | None,
-    kubeconfig: Path | None,
-    server_timeout: float,
-) -> int:
+def pending(**given: Any) -> int:
     """List the waiting Workloads in queue order, with verdicts.
 
     It only reads. It names objects that it may not read, and leaves them out.
@@ -121,17 +106,7 @@ def pending(
     with light_imports():
         from kueuelib.cli.pending import run
 
-    return run(
-        localqueue,
-        clusterqueue,
-        namespace,
-        output,
-        changes or 0,
-        kubeconfig,
-        config,
-        server_timeout,
-        everywhere=all_namespaces,
-    )
+    return run(**given)
 
 
 @click.command()
@@ -146,15 +121,7 @@ def pending(
 @_changes
 @kubeconfig
 @answer_timeout
-def report(
-    serve: bool,
-    port: int,
-    namespace: str,
-    changes: int | None,
-    config: Path | None,
-    kubeconfig: Path | None,
-    server_timeout: float,
-) -> int:
+def report(*, serve: bool, **given: Any) -> int:
     """Print one HTML page: quota, waiting, running and evicted Workloads.
 
     It only reads. The page names what it may not read.
@@ -162,7 +129,7 @@ def report(
     with light_imports(serves=serve):
         from kueuelib.cli.report.command import run
 
-    return run(kubeconfig, config, namespace, changes, server_timeout, serve=serve, port=port)
+    return run(serve=serve, **given)
 
 
 @click.command()
@@ -181,14 +148,7 @@ def report(
 )
 @kubeconfig
 @answer_timeout
-def doctor(
-    output: str,
-    config: Path | None,
-    own: bool,
-    before_migration: bool,
-    kubeconfig: Path | None,
-    server_timeout: float,
-) -> int:
+def doctor(**given: Any) -> int:
     """Report what is wrong with an installation, and the command that fixes it.
 
     It writes nothing. Exit code 0: no findings or hints only, 3: warnings, 4: errors.
@@ -196,9 +156,7 @@ def doctor(
     with light_imports():
         from kueuelib.cli.doctor import run
 
-    return run(
-        kubeconfig, config, output, server_timeout, own=own, before_migration=before_migration
-    )
+    return run(**given)
 
 
 COMMANDS = (explain, pending, report, doctor)

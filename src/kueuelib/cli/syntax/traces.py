@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
@@ -46,27 +45,14 @@ class _Format(TextType):
 @recorded
 @logging
 @server_timeout
-def record(
-    file: Path,
-    kubeconfig: Path | None,
-    config: Path | None,
-    record_size: float,
-    record_files: int,
-    hash_names: bool,
-    log_format: str,
-    log_level: str,
-    server_timeout: float,
-) -> int:
+def record(**given: Any) -> int:
     """Record the input of any manager's decisions, from watches alone, until SIGTERM.
 
     It only reads, on any cluster that has the objects.
     """
     from kueuelib.cli.manager import record as run
-    from kueuelib.recording.writer import MEBI, WATCHES, RecordingOptions
 
-    size = int(record_size * MEBI)
-    recording = RecordingOptions(file, {}, WATCHES, size, record_files, hash_names)
-    return run(recording, kubeconfig, config, log_format, log_level, server_timeout)
+    return run(**given)
 
 
 @click.command()
@@ -76,7 +62,6 @@ def record(
 )
 @click.option(
     "--explain",
-    "explained",
     multiple=True,
     metavar="JOB@TIME",
     help="Explain why a job waited at a time; repeatable.",
@@ -90,19 +75,17 @@ def record(
     help="Simulate from --until on, with these objects in place of recorded ones.",
 )
 @click.option("--output", type=FILE, help="The folder for the results of --with.")
-@click.option("--to-scenario", is_flag=True, help="Print the objects at that time as a scenario.")
-def replay(
-    file: Path,
-    until: str | None,
-    explained: tuple[str, ...],
-    policies: tuple[Path, ...],
-    output: Path | None,
-    to_scenario: bool,
-) -> int:
+@click.option(
+    "--to-scenario",
+    "scenario",
+    is_flag=True,
+    help="Print the objects at that time as a scenario.",
+)
+def replay(**options: Any) -> int:
     """Repeat the recorded decisions, and compare every plan with the recorded one."""
     from kueuelib.cli.replay.command import ReplayOptions, run
 
-    return run(ReplayOptions(file, until, explained, policies, output, to_scenario))
+    return run(ReplayOptions(**options))
 
 
 @click.command()
@@ -162,51 +145,15 @@ def replay(
 )
 @click.option(
     "--explain",
-    "explained",
     multiple=True,
     metavar="JOB@TIME",
     help="Explain why a job waits at a time of the trace; repeatable.",
 )
-def simulate(
-    traces: tuple[Path, ...],
-    format: str | None,
-    cluster: Path | None,
-    kubeconfig: Path | None,
-    server_timeout: float,
-    policies: tuple[Path, ...],
-    config: Path | None,
-    output: Path,
-    queue_by: str | None,
-    strict: bool,
-    scale: float,
-    checks: tuple[str, ...],
-    stop_seconds: float,
-    ready_seconds: float,
-    sample_seconds: float,
-    explained: tuple[str, ...],
-) -> int:
+def simulate(**options: Any) -> int:
     """Run a trace of jobs through the scheduler in virtual time, under any number of policies."""
     from kueuelib.cli.simulate.command import SimulateOptions, run_simulation
 
-    options = SimulateOptions(
-        traces=traces,
-        format=format,
-        cluster=cluster,
-        kubeconfig=kubeconfig,
-        server_timeout=server_timeout,
-        policies=policies,
-        config=config,
-        output=output,
-        queue_by=queue_by,
-        strict=strict,
-        scale=scale,
-        checks=checks,
-        stop_seconds=stop_seconds,
-        ready_seconds=ready_seconds,
-        sample_seconds=sample_seconds,
-        explain=explained,
-    )
-    return run_simulation(options)
+    return run_simulation(SimulateOptions(**options))
 
 
 COMMANDS = (record, replay, simulate)
