@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import attrs
 
 from kueuelib.testing.storm.history import Obj
 from kueuelib.testing.storm.users import acts
-from kueuelib.testing.storm.users.acts import Act, LabelledDraws
+from kueuelib.testing.storm.users.acts import Act, LabelledDraws, T
 from kueuelib.testing.storm.users.queues import (
     CHECK,
     CHECKS,
@@ -24,6 +26,65 @@ from kueuelib.testing.storm.users.queues import (
 )
 from kueuelib.testing.storm.users.work import GROUP, JOB, JOBS, PODS, PRIORITY, QUEUE, Work
 
+SOON = 8.0
+"""Seconds after its submission within which half of what meets work happens."""
+
+
+@attrs.frozen
+class Scene:
+    """Where and when a user plays a trick.
+
+    Attributes:
+        draws: decisions.
+        label: of the trick; those of its decisions and acts begin with it.
+        at: the time.
+        work: submitted work.
+        cluster: the queues.
+    """
+
+    draws: LabelledDraws
+    label: str
+    at: float
+    work: Work
+    cluster: InitialCluster
+
+    def chance(self, what: str, probability: float) -> bool:
+        """True with a probability."""
+        return self.draws.chance(f"{self.label}/{what}", probability)
+
+    def choice(self, what: str, options: Sequence[T]) -> T:
+        """One of the options."""
+        return self.draws.choice(f"{self.label}/{what}", options)
+
+    def later(self, longest: float) -> float:
+        """A time after that of the trick."""
+        return self.at + self.draws.uniform(f"{self.label}/later", 0.0, longest)
+
+    def act(
+        self, what: str, verb: str, where: Where, body: Obj | None = None, at: float | None = None
+    ) -> Act:
+        """An act, at the time of the trick or at another one."""
+        return Act(self.at if at is None else at, f"{self.label}/{what}", verb, *where, body)
+
+    def do(self, what: str, verb: str, body: Obj | None = None, at: float | None = None) -> Act:
+        """An act on the work."""
+        return self.act(what, verb, (self.work.resource, NAMESPACE, self.work.first), body, at)
+
+    def change(self, resource: str, obj: Obj, field: str, value: object) -> list[Act]:
+        """Sets a field of a spec, and usually restores it."""
+        where = (resource, "", _name(obj))
+        planned = [self.act(field, acts.PATCH, where, {"spec": {field: value}})]
+        if not self.chance("kept", KEPT):
+            before = {"spec": {field: obj["spec"].get(field)}}
+            planned.append(self.act(f"{field}-back", acts.PATCH, where, before, self.later(LATER)))
+        return planned
+
+
+Where = tuple[str, str, str]
+"""Resource, namespace and name of an object."""
+Trick = Callable[[Scene], list[Act]]
+"""Makes the acts of a trick."""
+
 # ---- changes of trees of Cohorts by users, at the worst moment -----------------------------------
 
 LATER = 40.0
@@ -36,99 +97,75 @@ def _name(obj: Obj) -> str:
     return str(obj["metadata"]["name"])
 
 
-def _change(
-    draws: LabelledDraws, label: str, at: float, resource: str, obj: Obj, field: str, value: object
-) -> list[Act]:
-    """Sets a field of a spec, and usually restores it."""
-    where = (acts.PATCH, resource, "", _name(obj))
-    planned = [Act(at, f"{label}/{field}", *where, {"spec": {field: value}})]
-    if not draws.chance(f"{label}/kept", KEPT):
-        back = at + draws.uniform(f"{label}/later", 0.0, LATER)
-        before = {"spec": {field: obj["spec"].get(field)}}
-        planned.append(Act(back, f"{label}/{field}-back", *where, before))
-    return planned
-
-
-def move_cohort(
-    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
-) -> list[Act]:
+def move_cohort(scene: Scene) -> list[Act]:
     """Moves a Cohort below any other one, or itself, which may close a cycle."""
-    if not cluster.cohorts:
+    if not scene.cluster.cohorts:
         return []
-    victim = draws.choice(f"{label}/cohort", cluster.cohorts)
-    above = _name(draws.choice(f"{label}/above", cluster.cohorts))
-    return _change(draws, label, at, COHORTS, victim, "parentName", above)
+    victim = scene.choice("cohort", scene.cluster.cohorts)
+    above = _name(scene.choice("above", scene.cluster.cohorts))
+    return scene.change(COHORTS, victim, "parentName", above)
 
 
-def close_cycle(
-    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
-) -> list[Act]:
+def close_cycle(scene: Scene) -> list[Act]:
     """Moves the top of a tree below the Cohort of a ClusterQueue, which closes a cycle."""
-    if not cluster.cohorts:
+    if not scene.cluster.cohorts:
         return []
-    cohorts = {_name(one): one for one in cluster.cohorts}
-    below = str(draws.choice(f"{label}/queue", cluster.queues)["spec"]["cohortName"])
+    cohorts = {_name(one): one for one in scene.cluster.cohorts}
+    below = str(scene.choice("queue", scene.cluster.queues)["spec"]["cohortName"])
     top = below
     while (parent := cohorts.get(top, {"spec": {}})["spec"].get("parentName")) in cohorts:
         top = parent
     if top not in cohorts:
         return []
-    return _change(draws, label, at, COHORTS, cohorts[top], "parentName", below)
+    return scene.change(COHORTS, cohorts[top], "parentName", below)
 
 
-def resize_cohort(
-    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
-) -> list[Act]:
+def resize_cohort(scene: Scene) -> list[Act]:
     """Changes the quota of a Cohort; without quota it has no limits."""
-    if not cluster.cohorts:
+    if not scene.cluster.cohorts:
         return []
-    victim = draws.choice(f"{label}/cohort", cluster.cohorts)
+    victim = scene.choice("cohort", scene.cluster.cohorts)
     groups = copy.deepcopy(victim["spec"].get("resourceGroups"))
     for flavor in groups[0]["flavors"] if groups else ():
-        nominal = draws.integer(f"{label}/{flavor['name']}", 0, 4)
+        nominal = scene.draws.integer(f"{scene.label}/{flavor['name']}", 0, 4)
         flavor["resources"][0]["nominalQuota"] = str(nominal)
-    if draws.chance(f"{label}/none", 0.3):
+    if scene.chance("none", 0.3):
         groups = None
-    return _change(draws, label, at, COHORTS, victim, "resourceGroups", groups)
+    return scene.change(COHORTS, victim, "resourceGroups", groups)
 
 
-def replace_cohort(
-    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
-) -> list[Act]:
+def replace_cohort(scene: Scene) -> list[Act]:
     """Deletes a Cohort, and creates it again at once or later."""
-    if not cluster.cohorts:
+    if not scene.cluster.cohorts:
         return []
-    victim = draws.choice(f"{label}/cohort", cluster.cohorts)
+    victim = scene.choice("cohort", scene.cluster.cohorts)
     where = (COHORTS, "", _name(victim))
-    back = at + draws.choice(f"{label}/soon", (0.01, 1.0, LATER)) * draws.uniform(label, 0.1, 1.0)
+    pause = scene.choice("soon", (0.01, 1.0, LATER)) * scene.draws.uniform(scene.label, 0.1, 1.0)
     return [
-        Act(at, f"{label}/remove-cohort", acts.DELETE, *where),
-        Act(back, f"{label}/cohort-back", acts.CREATE, *where, victim),
+        scene.act("remove-cohort", acts.DELETE, where),
+        scene.act("cohort-back", acts.CREATE, where, victim, scene.at + pause),
     ]
 
 
-def move_queue(
-    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
-) -> list[Act]:
+def move_queue(scene: Scene) -> list[Act]:
     """Moves a ClusterQueue to another Cohort."""
-    if not cluster.cohorts:
+    if not scene.cluster.cohorts:
         return []
-    victim = draws.choice(f"{label}/queue", cluster.queues)
-    above = _name(draws.choice(f"{label}/above", cluster.cohorts))
-    return _change(draws, label, at, CLUSTER_QUEUES, victim, "cohortName", above)
+    victim = scene.choice("queue", scene.cluster.queues)
+    above = _name(scene.choice("above", scene.cluster.cohorts))
+    return scene.change(CLUSTER_QUEUES, victim, "cohortName", above)
 
 
-def weigh(
-    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
-) -> list[Act]:
+def weigh(scene: Scene) -> list[Act]:
     """Changes the weight of a Cohort or ClusterQueue."""
+    cluster = scene.cluster
     if not cluster.strategies:
         return []
     nodes = [(CLUSTER_QUEUES, one) for one in cluster.queues]
     nodes += [(COHORTS, one) for one in cluster.cohorts]
-    resource, victim = draws.choice(f"{label}/node", nodes)
-    weight = {"weight": draws.choice(f"{label}/weight", WEIGHTS)}
-    return _change(draws, label, at, resource, victim, "fairSharing", weight)
+    resource, victim = scene.choice("node", nodes)
+    weight = {"weight": scene.choice("weight", WEIGHTS)}
+    return scene.change(resource, victim, "fairSharing", weight)
 
 
 TREE_TRICKS = (
@@ -151,8 +188,6 @@ EDITS = (1, 5)
 """The least and the largest number of edits of a Job; the API server refuses those of running
 ones.
 """
-SOON = 8.0
-"""Seconds after its submission within which half of the edits of a Job happen."""
 STOPPED = 0.7
 """The share of Jobs that are stopped and started again."""
 NOTE = "storm.example/edited"
@@ -207,209 +242,153 @@ def _drawn_change(draws: LabelledDraws, label: str) -> Obj:
 
 # --------------------------------------------------------------------------------------------------
 
-Trick = Callable[[LabelledDraws, str, float, Work, InitialCluster], list[Act]]
-"""Makes acts from decisions, a label, a time, submitted work and the queues."""
 
-"""Seconds within which users follow up their acts."""
-
-
-def _do(at: float, label: str, verb: str, work: Work, body: Obj | None = None) -> Act:
-    return Act(at, label, verb, work.resource, NAMESPACE, work.first, body)
-
-
-def _later(draws: LabelledDraws, label: str, at: float, longest: float = SOON) -> float:
-    return at + draws.uniform(f"{label}/later", 0.0, longest)
-
-
-def _delete(
-    draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
-) -> list[Act]:
-    count = 1 if draws.chance(f"{label}/one", 0.5) else len(work.objects)
+def _delete(scene: Scene) -> list[Act]:
+    work = scene.work
+    count = 1 if scene.chance("one", 0.5) else len(work.objects)
     return [
-        Act(
-            at,
-            f"{label}/delete-{number}",
-            acts.DELETE,
-            work.resource,
-            NAMESPACE,
-            obj["metadata"]["name"],
-        )
+        scene.act(f"delete-{number}", acts.DELETE, (work.resource, NAMESPACE, _name(obj)))
         for number, obj in enumerate(work.objects[:count])
     ]
 
 
-def _recreate(
-    draws: LabelledDraws, label: str, at: float, work: Work, cluster: InitialCluster
-) -> list[Act]:
-    gone = _delete(draws, label, at, work, cluster)
-    again = work.submit(_later(draws, label, at, 4.0), f"{label}/again")
-    return [*gone, *again]
+def _recreate(scene: Scene) -> list[Act]:
+    return [*_delete(scene), *scene.work.submit(scene.later(4.0), f"{scene.label}/again")]
 
 
-def _move(
-    draws: LabelledDraws, label: str, at: float, work: Work, cluster: InitialCluster
-) -> list[Act]:
-    queue = draws.choice(f"{label}/queue", cluster.local_queues)["metadata"]["name"]
-    body = {"metadata": {"labels": {QUEUE: queue}}}
-    return [_do(at, f"{label}/move", acts.PATCH, work, body)]
+def _move(scene: Scene) -> list[Act]:
+    queue = scene.choice("queue", scene.cluster.local_queues)["metadata"]["name"]
+    return [scene.do("move", acts.PATCH, {"metadata": {"labels": {QUEUE: queue}}})]
 
 
-def _prioritise(
-    draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
-) -> list[Act]:
-    level = draws.choice(f"{label}/level", ("low", "high"))
-    body = {"metadata": {"labels": {PRIORITY: level}}}
-    return [_do(at, f"{label}/prioritise", acts.PATCH, work, body)]
+def _prioritise(scene: Scene) -> list[Act]:
+    level = scene.choice("level", ("low", "high"))
+    return [scene.do("prioritise", acts.PATCH, {"metadata": {"labels": {PRIORITY: level}}})]
 
 
-def _suspend(
-    draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
-) -> list[Act]:
-    value = draws.chance(f"{label}/value", 0.5)
-    if work.kind != JOB:
+def _suspend(scene: Scene) -> list[Act]:
+    value = scene.chance("value", 0.5)
+    if scene.work.kind != JOB:
         return []
-    return [_do(at, f"{label}/suspend", acts.PATCH, work, {"spec": {"suspend": value}})]
+    return [scene.do("suspend", acts.PATCH, {"spec": {"suspend": value}})]
 
 
-def _resize(
-    draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
-) -> list[Act]:
-    size = draws.integer(f"{label}/size", 1, 4)
-    if work.kind != JOB:
+def _resize(scene: Scene) -> list[Act]:
+    size = scene.draws.integer(f"{scene.label}/size", 1, 4)
+    if scene.work.kind != JOB:
         return []
-    return [_do(at, f"{label}/resize", acts.PATCH, work, {"spec": {"parallelism": size}})]
+    return [scene.do("resize", acts.PATCH, {"spec": {"parallelism": size}})]
 
 
-def _deactivate(
-    draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
-) -> list[Act]:
+def _deactivate(scene: Scene) -> list[Act]:
     off, on = ({"spec": {"active": value}} for value in (False, True))
-    planned = [_do(at, f"{label}/deactivate", acts.PATCH_WORKLOAD, work, off)]
-    if draws.chance(f"{label}/back", 0.7):
-        back = _later(draws, label, at, 30.0)
-        planned.append(_do(back, f"{label}/activate", acts.PATCH_WORKLOAD, work, on))
+    planned = [scene.do("deactivate", acts.PATCH_WORKLOAD, off)]
+    if scene.chance("back", 0.7):
+        planned.append(scene.do("activate", acts.PATCH_WORKLOAD, on, scene.later(30.0)))
     return planned
 
 
-def _lose_workload(
-    _draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
-) -> list[Act]:
-    return [_do(at, f"{label}/delete-workload", acts.DELETE_WORKLOAD, work)]
+def _lose_workload(scene: Scene) -> list[Act]:
+    return [scene.do("delete-workload", acts.DELETE_WORKLOAD)]
 
 
-def _strip_workload(
-    draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
-) -> list[Act]:
+def _strip_workload(scene: Scene) -> list[Act]:
     body = {"metadata": {"finalizers": None}}
-    planned = [_do(at, f"{label}/strip-workload", acts.PATCH_WORKLOAD, work, body)]
-    if draws.chance(f"{label}/and-delete", 0.5):
-        late = _later(draws, label, at, 1.0)
-        planned.append(_do(late, f"{label}/delete-stripped", acts.DELETE_WORKLOAD, work))
+    planned = [scene.do("strip-workload", acts.PATCH_WORKLOAD, body)]
+    if scene.chance("and-delete", 0.5):
+        late = scene.later(1.0)
+        planned.append(scene.do("delete-stripped", acts.DELETE_WORKLOAD, at=late))
     return planned
 
 
-def _delete_pods(
-    _draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
-) -> list[Act]:
-    if work.kind == JOB:
-        return [_do(at, f"{label}/delete-pods", acts.DELETE_PODS, work)]
-    return [_do(at, f"{label}/delete-pod", acts.DELETE, work)]
+def _delete_pods(scene: Scene) -> list[Act]:
+    if scene.work.kind == JOB:
+        return [scene.do("delete-pods", acts.DELETE_PODS)]
+    return [scene.do("delete-pod", acts.DELETE)]
 
 
-def _one_too_many(
-    _draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
-) -> list[Act]:
-    if work.kind != GROUP:
+def _one_too_many(scene: Scene) -> list[Act]:
+    if scene.work.kind != GROUP:
         return []
-    extra = copy.deepcopy(work.objects[0])
-    name = f"{work.name}-extra"
+    extra = copy.deepcopy(scene.work.objects[0])
+    name = f"{scene.work.name}-extra"
     extra["metadata"]["name"] = name
-    return [Act(at, f"{label}/extra", acts.CREATE, PODS, NAMESPACE, name, extra)]
+    return [scene.act("extra", acts.CREATE, (PODS, NAMESPACE, name), extra)]
 
 
-def _annotate(
-    _draws: LabelledDraws, label: str, at: float, work: Work, _cluster: InitialCluster
-) -> list[Act]:
-    body = {"metadata": {"annotations": {"storm.example/note": label}}}
-    return [_do(at, f"{label}/annotate", acts.PATCH, work, body)]
+def _annotate(scene: Scene) -> list[Act]:
+    body = {"metadata": {"annotations": {"storm.example/note": scene.label}}}
+    return [scene.do("annotate", acts.PATCH, body)]
 
 
-def _stop_queue(
-    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
-) -> list[Act]:
-    policy = draws.choice(f"{label}/policy", ("Hold", "HoldAndDrain"))
-    local = draws.chance(f"{label}/local", 0.3)
+def _stop_queue(scene: Scene) -> list[Act]:
+    policy = scene.choice("policy", ("Hold", "HoldAndDrain"))
+    local, cluster = scene.chance("local", 0.3), scene.cluster
     resource = LOCAL_QUEUES if local else CLUSTER_QUEUES
-    meta = draws.choice(f"{label}/queue", cluster.local_queues if local else cluster.queues)[
-        "metadata"
-    ]
-    where = (acts.PATCH, resource, meta.get("namespace", ""), meta["name"])
-    back = _later(draws, label, at, 40.0)
+    where = _where(
+        resource, scene.choice("queue", cluster.local_queues if local else cluster.queues)
+    )
+    resumed = {"spec": {"stopPolicy": "None"}}
     return [
-        Act(at, f"{label}/stop", *where, {"spec": {"stopPolicy": policy}}),
-        Act(back, f"{label}/resume", *where, {"spec": {"stopPolicy": "None"}}),
+        scene.act("stop", acts.PATCH, where, {"spec": {"stopPolicy": policy}}),
+        scene.act("resume", acts.PATCH, where, resumed, scene.later(40.0)),
     ]
 
 
-def _change_quota(
-    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
-) -> list[Act]:
-    queue = draws.choice(f"{label}/queue", cluster.queues)
+def _where(resource: str, obj: Obj) -> Where:
+    return resource, obj["metadata"].get("namespace", ""), _name(obj)
+
+
+def _change_quota(scene: Scene) -> list[Act]:
+    queue = scene.choice("queue", scene.cluster.queues)
     groups = copy.deepcopy(queue["spec"]["resourceGroups"])
     for flavor in groups[0]["flavors"]:
         quota = flavor["resources"][0]
-        quota["nominalQuota"] = str(draws.integer(f"{label}/{flavor['name']}", 0, 6))
+        nominal = scene.draws.integer(f"{scene.label}/{flavor['name']}", 0, 6)
+        quota["nominalQuota"] = str(nominal)
         quota.pop("lendingLimit", None)
-    where = (acts.PATCH, CLUSTER_QUEUES, "", queue["metadata"]["name"])
-    before = queue["spec"]["resourceGroups"]
-    back = _later(draws, label, at, 40.0)
+    where = _where(CLUSTER_QUEUES, queue)
+    before = {"spec": {"resourceGroups": queue["spec"]["resourceGroups"]}}
     return [
-        Act(at, f"{label}/change-quota", *where, {"spec": {"resourceGroups": groups}}),
-        Act(back, f"{label}/quota-back", *where, {"spec": {"resourceGroups": before}}),
+        scene.act("change-quota", acts.PATCH, where, {"spec": {"resourceGroups": groups}}),
+        scene.act("quota-back", acts.PATCH, where, before, scene.later(40.0)),
     ]
 
 
-def _replace(
-    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
-) -> list[Act]:
+def _replace(scene: Scene) -> list[Act]:
     """Deletes a queue, flavor or check, and creates it again."""
+    cluster = scene.cluster
     kinds = [(CLUSTER_QUEUES, cluster.queues), (LOCAL_QUEUES, cluster.local_queues)]
     kinds.append((FLAVORS, cluster.flavors))
     if cluster.check is not None:
         kinds.append((CHECKS, (cluster.check,)))
-    resource, objects = draws.choice(f"{label}/what", kinds)
-    obj = draws.choice(f"{label}/which", objects)
-    meta = obj["metadata"]
-    where = (resource, meta.get("namespace", ""), meta["name"])
-    back = _later(draws, label, at, 20.0)
+    resource, objects = scene.choice("what", kinds)
+    obj = scene.choice("which", objects)
+    where, back = _where(resource, obj), scene.later(20.0)
     planned = [
-        Act(at, f"{label}/remove", acts.DELETE, *where),
-        Act(back, f"{label}/put-back", acts.CREATE, *where, obj),
+        scene.act("remove", acts.DELETE, where),
+        scene.act("put-back", acts.CREATE, where, obj, back),
     ]
     if resource == CHECKS:
-        planned.append(activate(CHECK, label, at=back + 0.1))
+        planned.append(activate(CHECK, scene.label, at=back + 0.1))
     return planned
 
 
-def _check_away(
-    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
-) -> list[Act]:
-    if cluster.check is None:
+def _check_away(scene: Scene) -> list[Act]:
+    if scene.cluster.check is None:
         return []
-    back = _later(draws, label, at, 30.0)
+    back = scene.later(30.0)
     return [
-        activate(CHECK, label, at=at, active=False),
-        activate(CHECK, label, at=back),
+        activate(CHECK, scene.label, at=scene.at, active=False),
+        activate(CHECK, scene.label, at=back),
     ]
 
 
-def _refuse(
-    draws: LabelledDraws, label: str, at: float, _work: Work, cluster: InitialCluster
-) -> list[Act]:
-    if cluster.check is None:
+def _refuse(scene: Scene) -> list[Act]:
+    if scene.cluster.check is None:
         return []
-    body = {"state": draws.choice(f"{label}/state", ("Retry", "Retry", "Rejected"))}
-    return [Act(at, f"{label}/refuse", acts.ANSWER, CHECKS, "", CHECK, body)]
+    body = {"state": scene.choice("state", ("Retry", "Retry", "Rejected"))}
+    return [scene.act("refuse", acts.ANSWER, (CHECKS, "", CHECK), body)]
 
 
 TRICKS: tuple[Trick, ...] = (
@@ -452,7 +431,7 @@ def draw_hostility(
         wide = draws.uniform(f"{label}/at", 0.0, seconds)
         # Half of the tricks hit their victim while it is new.
         at = work.at + draws.uniform(f"{label}/after", 0.0, SOON) if near else wide
-        planned += trick(draws, label, at, work, cluster)
+        planned += trick(Scene(draws, label, at, work, cluster))
     if draws.chance("thieves", 0.5):
         for work in works:
             planned += _theft(draws, f"{work.name}/theft", work)
@@ -464,4 +443,5 @@ def _theft(draws: LabelledDraws, label: str, work: Work) -> list[Act]:
     if not draws.chance(label, 0.2):
         return []
     at = work.at + draws.uniform(f"{label}/after", 0.0, 2 * SOON)
-    return [_do(at, f"{label}/delete-workload", acts.DELETE_WORKLOAD, work)]
+    where = (work.resource, NAMESPACE, work.first)
+    return [Act(at, f"{label}/delete-workload", acts.DELETE_WORKLOAD, *where)]
