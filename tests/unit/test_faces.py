@@ -36,6 +36,7 @@ FACES = (
             "embedded",
             "sync",
             "integrations",
+            "types",
         )
     ),
 )
@@ -101,6 +102,7 @@ def _async(function: Any) -> str:
 def _signature(function: Any) -> str:
     text = str(inspect.signature(function))
     text = re.sub(r"<([\w. ]+) at 0x[0-9a-f]+>", r"<\1>", text)
+    text = re.sub(r"<function [\w.<>]*<lambda> at 0x[0-9a-f]+>", "<lambda>", text)
     return re.sub(r"<function [\w.<>]*?(\w+)>", r"\1", text)
 
 

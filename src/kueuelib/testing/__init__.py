@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         check_preemption_policy as check_preemption_policy,
     )
     from kueuelib.testing.processes import free_port as free_port
+    from kueuelib.testing.storm.seed_plan import SeedReport as SeedReport
 else:
     from kueuelib.lazy_exports import lazily
 
@@ -55,5 +56,6 @@ else:
             "kueuelib.testing.operators": "eventually queueing running settled",
             "kueuelib.testing.preemption_conformance": "check_preemption_policy",
             "kueuelib.testing.processes": "free_port",
+            "kueuelib.testing.storm.seed_plan": "SeedReport",
         },
     )

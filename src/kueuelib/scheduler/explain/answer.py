@@ -48,7 +48,7 @@ from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import Reason, render
 
 
-@frozen
+@frozen(kw_only=True)
 class Explanation:
     """Why a workload has no quota, or that it has it.
 
