@@ -32,15 +32,15 @@ def keeps_seats(new: Room | None, old: Room | None, _: rt.AdmissionRequest) -> l
     return [rt.FieldError("seats", "FieldValueInvalid", f"{old.seats} are taken")]
 
 
-async def test_a_room_does_not_shrink(client: rt.Client) -> None:
-    """With pytest, `client` is a fixture."""
-    async with running(app, client):
-        room = await client.of(Room).apply(Room.new("blue", "default", seats=3))
+async def test_a_room_does_not_shrink(kube_client: rt.Client) -> None:
+    """With pytest, `kube_client` is a fixture."""
+    async with running(app, kube_client):
+        room = await kube_client.of(Room).apply(Room.new("blue", "default", seats=3))
 
-        written = await eventually(lambda: client.get(rt.kinds.CONFIG_MAPS, room.key))
+        written = await eventually(lambda: kube_client.get(rt.kinds.CONFIG_MAPS, room.key))
         assert written["data"] == {"seats": "3"}
         try:
-            await client.of(Room).apply(room.evolve(seats=2))
+            await kube_client.of(Room).apply(room.evolve(seats=2))
         except rt.errors.Forbidden as refused:
             print(refused.message)
 

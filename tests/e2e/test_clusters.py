@@ -64,7 +64,7 @@ def value(telemetry: Telemetry, name: str) -> float:
 
 @pytest.mark.slow
 async def test_the_loss_of_a_cluster_is_isolated_and_passes(
-    api_server: BackgroundServer, client: Client, tmp_path: Path
+    api_server: BackgroundServer, kube_client: Client, tmp_path: Path
 ) -> None:
     telemetry, port = Telemetry(), free_port()
     options = ("--port", str(port), "--kubeconfig", "west", "--data-dir", str(tmp_path / "data"))
@@ -76,7 +76,7 @@ async def test_the_loss_of_a_cluster_is_isolated_and_passes(
         async with await connect(str(kubeconfig)) as away:
             await wait_for_server(away, 100)
             processes.kill("first")
-            here = Cluster(client, telemetry=telemetry)
+            here = Cluster(kube_client, telemetry=telemetry)
             west = Cluster(away, "west", interval=0.1, patience=0.5, telemetry=telemetry)
             copier = Copier(here, west)
             controller = Controller("copier", copier, telemetry=telemetry)
@@ -100,12 +100,14 @@ async def test_the_loss_of_a_cluster_is_isolated_and_passes(
                         return text in (await http.get(url + path)).text
 
                     async def works_at_home(name: str) -> None:
-                        await client.create(kinds.CONFIG_MAPS, config_map(name))
+                        await kube_client.create(kinds.CONFIG_MAPS, config_map(name))
                         await eventually(lambda: ObjectKey("default", name) in copier.looks)
 
                     async def copied(name: str) -> None:
                         key = ObjectKey("default", name)
-                        await eventually(lambda: client.get(kinds.CONFIG_MAPS, key), within=120)
+                        await eventually(
+                            lambda: kube_client.get(kinds.CONFIG_MAPS, key), within=120
+                        )
 
                     # Away from the start: the program runs, and says which cluster is missing.
                     await works_at_home("one")

@@ -20,35 +20,35 @@ def program(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.api_server(simulate=True)
-async def test_pods_are_listed_watched_changed_and_followed(client: Client) -> None:
+async def test_pods_are_listed_watched_changed_and_followed(kube_client: Client) -> None:
     pods = program("pods")
     spec = {"containers": [{"name": "c", "image": "i"}]}
-    await client.create(kinds.PODS, kinds.PODS.new("web", "default", spec=spec))
+    await kube_client.create(kinds.PODS, kinds.PODS.new("web", "default", spec=spec))
 
     async def runs() -> bool:
-        return bool(await pods["list_as_before"](client) == ["web Running"])
+        return bool(await pods["list_as_before"](kube_client) == ["web Running"])
 
     await eventually(runs)
-    assert await pods["watch_as_before"](client) == ["ADDED web"]
-    assert await pods["mark"](client) == ["yes"]
-    assert (await pods["own"](client)).metadata.labels == {"example.com/team": "shop"}
+    assert await pods["watch_as_before"](kube_client) == ["ADDED web"]
+    assert await pods["mark"](kube_client) == ["yes"]
+    assert (await pods["own"](kube_client)).metadata.labels == {"example.com/team": "shop"}
     changes: list[str] = []
-    web = await pods["follow"](client, changes)
+    web = await pods["follow"](kube_client, changes)
     assert web.metadata.annotations["example.com/seen"] == "yes"
     assert changes == ["added web"]
 
 
 async def test_a_report_is_a_whole_program(
-    client: Client, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    kube_client: Client, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
     spec = {"containers": [{"name": "c", "image": "i"}]}
-    await client.create(kinds.PODS, kinds.PODS.new("web", "default", spec=spec))
+    await kube_client.create(kinds.PODS, kinds.PODS.new("web", "default", spec=spec))
     await program("pods")["report"]()
     assert capsys.readouterr().out == "web Pending\n"
 
 
-async def test_a_deployment_gets_a_service_and_loses_it_again(client: Client) -> None:
+async def test_a_deployment_gets_a_service_and_loses_it_again(kube_client: Client) -> None:
     names = program("exposer")
     labels = {"app": "a"}
     pod = k8s.V1PodTemplateSpec(
@@ -61,9 +61,9 @@ async def test_a_deployment_gets_a_service_and_loses_it_again(client: Client) ->
             selector=k8s.V1LabelSelector(match_labels=labels), replicas=1, template=pod
         ),
     )
-    deployments, services = client.of(k8s.V1Deployment), client.of(k8s.V1Service)
+    deployments, services = kube_client.of(k8s.V1Deployment), kube_client.of(k8s.V1Service)
     key = ObjectKey("default", "d")
-    async with running(names["app"], client):
+    async with running(names["app"], kube_client):
         with pytest.raises(Exception, match="must be a number"):
             await deployments.create(made)
         made.metadata.annotations[names["PORT"]] = "80"

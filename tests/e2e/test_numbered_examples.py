@@ -47,35 +47,37 @@ def test_an_example_prints_what_it_says(path: Path, capsys: pytest.CaptureFixtur
 
 
 async def test_the_operator_keeps_its_children_and_says_farewell(
-    client: Client, capsys: pytest.CaptureFixture[str]
+    kube_client: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program: dict[str, Any] = runpy.run_path(str(EXAMPLES / "05_operator.py"))
     site, key = program["Site"], ObjectKey("default", "one")
 
     async def status() -> Any:
-        return (await client.get(site.resource, key)).get("status", {}).get("observedGeneration")
+        return (
+            (await kube_client.get(site.resource, key)).get("status", {}).get("observedGeneration")
+        )
 
     async def text() -> str:
-        return str((await client.get(kinds.CONFIG_MAPS, key))["data"]["text"])
+        return str((await kube_client.get(kinds.CONFIG_MAPS, key))["data"]["text"])
 
-    async with running(program["app"], client):
+    async with running(program["app"], kube_client):
         meta = ObjectMeta(name="one", namespace="default")
-        await client.of(site).create(site(metadata=meta))
+        await kube_client.of(site).create(site(metadata=meta))
         await eventually(status)
-        assert is_true(await client.get(site.resource, key), "Ready")
+        assert is_true(await kube_client.get(site.resource, key), "Ready")
         assert await text() == "hello"
-        present = await client.get(kinds.CONFIG_MAPS, key)
-        await client.replace(kinds.CONFIG_MAPS, {**present, "data": {"text": "spoiled"}})
+        present = await kube_client.get(kinds.CONFIG_MAPS, key)
+        await kube_client.replace(kinds.CONFIG_MAPS, {**present, "data": {"text": "spoiled"}})
 
         async def repaired() -> bool:
             return await text() == "hello"
 
         await eventually(repaired)
-        await client.delete(site.resource, key)
+        await kube_client.delete(site.resource, key)
 
         async def gone() -> bool:
             try:
-                await client.get(site.resource, key)
+                await kube_client.get(site.resource, key)
             except errors.NotFound:
                 return True
             return False

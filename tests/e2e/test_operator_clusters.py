@@ -59,7 +59,7 @@ async def west_client() -> AsyncIterator[Client]:
 
 
 async def test_functions_see_and_change_objects_of_another_cluster(
-    client: Client, west_client: Client
+    kube_client: Client, west_client: Client
 ) -> None:
     app = Operator("painters", namespace="default")
     west = app.cluster("west")
@@ -87,13 +87,13 @@ async def test_functions_see_and_change_objects_of_another_cluster(
             )
             away.cache.learn(await change)
 
-    await client.create(kinds.SECRETS, kinds.SECRETS.new("one", "default"))
+    await kube_client.create(kinds.SECRETS, kinds.SECRETS.new("one", "default"))
     made = kinds.CONFIG_MAPS.new("theirs", "default", data={"color": "red"})
     await west_client.create(kinds.CONFIG_MAPS, made)
-    async with running(app, client, clusters={"west": west_client}):
+    async with running(app, kube_client, clusters={"west": west_client}):
 
         async def report(expected: str) -> bool:
-            return (await data_of(client, "report"))["red"] == expected
+            return (await data_of(kube_client, "report"))["red"] == expected
 
         await eventually(lambda: report("theirs"))
         made = kinds.CONFIG_MAPS.new("one", "default", data={"color": "red"})
@@ -112,7 +112,7 @@ async def test_functions_see_and_change_objects_of_another_cluster(
 
 
 async def test_kinds_of_another_cluster_may_be_followed_by_their_metadata(
-    client: Client, west_client: Client
+    kube_client: Client, west_client: Client
 ) -> None:
     app = Operator("readers")
     there = app.cluster("west").of(kinds.CONFIG_MAPS)
@@ -126,8 +126,8 @@ async def test_kinds_of_another_cluster_may_be_followed_by_their_metadata(
         if held is not None:
             seen.append(held)
 
-    await client.create(kinds.SECRETS, kinds.SECRETS.new("one", "default"))
-    async with running(app, client, clusters={"west": west_client}):
+    await kube_client.create(kinds.SECRETS, kinds.SECRETS.new("one", "default"))
+    async with running(app, kube_client, clusters={"west": west_client}):
         made = kinds.CONFIG_MAPS.new("one", "default", data={"a": "b"})
         await west_client.create(kinds.CONFIG_MAPS, made)
         await eventually(lambda: seen)
@@ -139,7 +139,7 @@ async def _idle(found: Any, context: Context) -> None:
 
 
 async def test_clusters_that_do_not_fit_the_declaration_are_refused(
-    client: Client, west_client: Client
+    kube_client: Client, west_client: Client
 ) -> None:
     app = Operator("a")
     with pytest.raises(ConfigError, match="cluster 'We st': is not a valid name"):
@@ -161,14 +161,14 @@ async def test_clusters_that_do_not_fit_the_declaration_are_refused(
 
     done: list[bool] = []
     with pytest.raises(ConfigError, match="cluster west: no kubeconfig; add --cluster west=KUBE"):
-        async with running(app, client):
+        async with running(app, kube_client):
             pass
     both = {"west": west_client, "north": west_client}
     with pytest.raises(ConfigError, match="has no cluster north; leave it out; declared: west"):
-        async with running(app, client, clusters=both):
+        async with running(app, kube_client, clusters=both):
             pass
-    await client.create(kinds.SECRETS, kinds.SECRETS.new("one", "default"))
-    async with running(app, client, clusters={"west": west_client}):
+    await kube_client.create(kinds.SECRETS, kinds.SECRETS.new("one", "default"))
+    async with running(app, kube_client, clusters={"west": west_client}):
         await eventually(lambda: done)
 
 
@@ -224,13 +224,13 @@ def test_the_command_line_says_where_a_cluster_is(
 
 @pytest.mark.slow
 async def test_a_process_outlives_the_loss_of_another_cluster(
-    api_server: BackgroundServer, client: Client, tmp_path: Path
+    api_server: BackgroundServer, kube_client: Client, tmp_path: Path
 ) -> None:
     (tmp_path / "mirror.py").write_text(PROGRAM)
     here = api_server.write_kubeconfig(tmp_path / "here")
     there = tmp_path / "there"
     server = ("--kubeconfig", str(there), "--data-dir", str(tmp_path / "data"))
-    await client.create(kinds.SECRETS, kinds.SECRETS.new("one", "default"))
+    await kube_client.create(kinds.SECRETS, kinds.SECRETS.new("one", "default"))
     with Processes(tmp_path) as processes:
         processes.start("west", "apiserver", *server, "--port", "0")
         await eventually(there.exists, within=100)
@@ -243,8 +243,8 @@ async def test_a_process_outlives_the_loss_of_another_cluster(
 
             async def shown(color: str, problem: str) -> bool:
                 note = {"metadata": {"annotations": {"looked": str(time.monotonic())}}}
-                await client.patch(kinds.SECRETS, ONE, note, PatchType.MERGE)
-                found = await data_of(client)
+                await kube_client.patch(kinds.SECRETS, ONE, note, PatchType.MERGE)
+                found = await data_of(kube_client)
                 return (found.get("color"), found.get("problem", "")) == (color, problem)
 
             await eventually(lambda: shown("red", ""), within=100)

@@ -32,11 +32,11 @@ async def count(config_map, context: Context) -> None:
 
 
 async def test_an_author_logs_and_counts_as_in_every_other_program(
-    api_server: BackgroundServer, client: Client, tmp_path: Path
+    api_server: BackgroundServer, kube_client: Client, tmp_path: Path
 ) -> None:
     (tmp_path / "counter.py").write_text(PROGRAM)
     metrics, log = f"127.0.0.1:{free_port()}", tmp_path / "log"
-    await client.create(kinds.CONFIG_MAPS, kinds.CONFIG_MAPS.new("one", "default"))
+    await kube_client.create(kinds.CONFIG_MAPS, kinds.CONFIG_MAPS.new("one", "default"))
     config = str(api_server.write_kubeconfig(tmp_path / "config"))
     options = ["--kubeconfig", config, "--no-leader-elect", "--metrics-address", metrics]
     with log.open("w") as stream:

@@ -40,7 +40,7 @@ async def token(client: Client) -> str:
 @pytest.mark.slow
 @pytest.mark.api_server(authorization="rbac", simulate=True)
 async def test_an_operator_needs_no_more_than_its_manifests_give(
-    api_server: BackgroundServer, client: Client, tmp_path: Path
+    api_server: BackgroundServer, kube_client: Client, tmp_path: Path
 ) -> None:
     webhooks, metrics = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     printed = await asyncio.to_thread(
@@ -52,8 +52,8 @@ async def test_an_operator_needs_no_more_than_its_manifests_give(
         check=True,
         timeout=300,
     )
-    await apply_all(client, printed.stdout)
-    config = api_server.write_kubeconfig(tmp_path / "own", await token(client))
+    await apply_all(kube_client, printed.stdout)
+    config = api_server.write_kubeconfig(tmp_path / "own", await token(kube_client))
     options = ["--kubeconfig", str(config), "--namespace", NAME, "--webhook-address", webhooks]
     with (tmp_path / "log").open("w") as log:
         process = subprocess.Popen(
@@ -63,10 +63,10 @@ async def test_an_operator_needs_no_more_than_its_manifests_give(
         )
     try:
         space = SPACES.new("blue", spec={"members": ["ann"]})
-        await eventually(lambda: client.create(SPACES, space), within=200)
+        await eventually(lambda: kube_client.create(SPACES, space), within=200)
 
         async def ready() -> bool:
-            found = await client.get(SPACES, ObjectKey("", "blue"))
+            found = await kube_client.get(SPACES, ObjectKey("", "blue"))
             return bool((found.get("status") or {}).get("observedGeneration"))
 
         await eventually(ready, within=100)
@@ -74,13 +74,15 @@ async def test_an_operator_needs_no_more_than_its_manifests_give(
             text = (await http.get(f"http://{metrics}/metrics")).text
         assert 'controller_runtime_reconcile_total{controller="team-spaces-teamspaces"' in text
         assert 'leader_election_master_status{name="team-spaces"} 1.0' in text
-        await client.delete(SPACES, ObjectKey("", "blue"))
+        await kube_client.delete(SPACES, ObjectKey("", "blue"))
         notes = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True)
-        await eventually(lambda: client.get(notes, ObjectKey("default", "was-blue")), within=100)
+        await eventually(
+            lambda: kube_client.get(notes, ObjectKey("default", "was-blue")), within=100
+        )
 
         async def gone() -> bool:
             return all(
-                key_of(each).name != "blue" for each in (await client.list(NAMESPACES)).items
+                key_of(each).name != "blue" for each in (await kube_client.list(NAMESPACES)).items
             )
 
         await eventually(gone, within=100)
@@ -120,7 +122,7 @@ async def end(obj: Obj, context: Context) -> None:
 
 @pytest.mark.api_server
 async def test_an_object_stays_until_all_operators_with_one_finalizer_have_ended(
-    api_server: BackgroundServer, client: Client, tmp_path: Path
+    api_server: BackgroundServer, kube_client: Client, tmp_path: Path
 ) -> None:
     """The slow one crashes in its teardown and starts again."""
     config = api_server.write_kubeconfig(tmp_path / "kubeconfig")
@@ -132,26 +134,26 @@ async def test_an_object_stays_until_all_operators_with_one_finalizer_have_ended
             return subprocess.Popen(command, cwd=tmp_path, stderr=log)
 
     async def mark(name: str) -> bool:
-        return bool(await client.get(SECRETS, ObjectKey("default", name)))
+        return bool(await kube_client.get(SECRETS, ObjectKey("default", name)))
 
     for name, seconds in (("fast", 0), ("slow", 3)):
         (tmp_path / f"{name}.py").write_text(SHARED.format(name=name, seconds=seconds))
-    one = await client.create(CONFIG_MAPS, CONFIG_MAPS.new("one", "default"))
+    one = await kube_client.create(CONFIG_MAPS, CONFIG_MAPS.new("one", "default"))
     fast, slow = start("fast"), start("slow")
     try:
         for name in ("fast-seen", "slow-seen"):
             await eventually(partial(mark, name), within=60)
-        await client.delete(CONFIG_MAPS, key_of(one))
+        await kube_client.delete(CONFIG_MAPS, key_of(one))
         for name in ("fast-ended", "slow-begun"):
             await eventually(partial(mark, name), within=60)
         slow.kill()
         slow.wait()
         await asyncio.sleep(0.5)
-        assert (await client.get(CONFIG_MAPS, key_of(one)))["metadata"]["deletionTimestamp"]
+        assert (await kube_client.get(CONFIG_MAPS, key_of(one)))["metadata"]["deletionTimestamp"]
         slow = start("slow")
 
         async def gone() -> bool:
-            return await read(client, CONFIG_MAPS, key_of(one)) is None
+            return await read(kube_client, CONFIG_MAPS, key_of(one)) is None
 
         await eventually(gone, within=60)
         assert await mark("slow-ended")

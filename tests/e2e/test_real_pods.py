@@ -31,12 +31,12 @@ async def phase_of(client):
 @pytest.mark.asyncio
 @pytest.mark.api_server(simulate=True)
 @pytest.mark.local_node(images={"worker": sys.prefix})
-async def test_a_worker(local_node, client):
-    await client.create(kinds.PODS, POD)
-    while (phase := await phase_of(client)) != "Succeeded":
+async def test_a_worker(local_node, kube_client):
+    await kube_client.create(kinds.PODS, POD)
+    while (phase := await phase_of(kube_client)) != "Succeeded":
         assert phase != "Failed"
         await asyncio.sleep(0.1)
-    assert await client.request("GET", kinds.PODS.path("default", "hello", "log")) == 42
+    assert await kube_client.request("GET", kinds.PODS.path("default", "hello", "log")) == 42
 
 
 @pytest.mark.local_node

@@ -2,7 +2,7 @@
 
 These names are stable, see docs/stability.md; the modules that they come from are internal. The
 pytest plug-in `kueuelib.testing.plugin` is active as soon as kueuelib is installed: it has the
-fixtures `api_server`, `client`, `kubeconfig` and `storm`.
+fixtures `api_server`, `kube_client`, `kubeconfig`, `local_node` and `storm`.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ async def queueing(
     The block is entered once every part runs. There is no election, and only webhooks listen.
 
     Args:
-        client: of the API server, for example the fixture `client`.
+        client: of the API server, for example the fixture `kube_client`.
         own: job kinds and admission checks, each with its own manager in addition to the bundled
             one. The CRD of a job kind may be created before or inside the block. A name, such as
             `pod`, enables a bundled kind besides Jobs.
@@ -322,7 +322,7 @@ async def running(
 
     Args:
         operator: the declaration.
-        client: of the API server, for example the fixture `client`.
+        client: of the API server, for example the fixture `kube_client`.
         namespace: for the certificate of the webhooks.
         clusters: a client of each other cluster of the operator, by name.
 

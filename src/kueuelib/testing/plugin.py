@@ -2,22 +2,22 @@
 
 ```python
 @pytest.mark.api_server(simulate=True)
-async def test_my_operator(api_server, client): ...
+async def test_my_operator(api_server, kube_client): ...
 
 
 def test_my_script(kubeconfig):
     subprocess.run(["kubectl", "get", "pods"], env={"KUBECONFIG": str(kubeconfig)}, check=True)
 ```
 
-The options of the marker are those of `kueuelib.testing.background.BackgroundServer`. `client`
-needs pytest-asyncio; the others work in every test.
+The options of the marker are those of `kueuelib.testing.background.BackgroundServer`.
+`kube_client` needs pytest-asyncio; the others work in every test.
 
 The fixture `local_node` starts `kueuelib node` beside the server, so that pods on it really run:
 
 ```python
 @pytest.mark.api_server(simulate=True)
 @pytest.mark.local_node(images={"worker": sys.prefix})
-async def test_my_worker(local_node, client): ...
+async def test_my_worker(local_node, kube_client): ...
 ```
 
 The fixture `storm` plays storms, see `kueuelib.testing.hostile`. `--storm-seeds FIRST:LAST` chooses
@@ -150,7 +150,7 @@ def kubeconfig(api_server: BackgroundServer, tmp_path: Path) -> Path:
 
 
 @async_fixture
-async def client(api_server: BackgroundServer) -> AsyncIterator[Client]:
+async def kube_client(api_server: BackgroundServer) -> AsyncIterator[Client]:
     """A client of `api_server` with the administrator's credentials."""
     async with api_server.client() as connected:
         yield connected

@@ -59,7 +59,7 @@ async def apply_all(client: Client, objects: list[Obj]) -> str:
 @pytest.mark.api_server(authorization="rbac", simulate=True)
 async def test_a_check_decides_and_releases_with_the_printed_rights(
     api_server: BackgroundServer,
-    client: Client,
+    kube_client: Client,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -75,24 +75,30 @@ async def test_a_check_decides_and_releases_with_the_printed_rights(
         return found
 
     monkeypatch.setattr(Rbac, "authorize", authorize)
-    async with queueing(client):
+    async with queueing(kube_client):
         objects = check_manifests((pool,), "pool.py", SPACE, image="pool:1")
-        token = await apply_all(client, objects)
+        token = await apply_all(kube_client, objects)
         config = api_server.write_kubeconfig(tmp_path / "own", token)
-        await client.create(LIMITS, LIMITS.new("limits", spec={"provisioningClassName": "fine"}))
+        await kube_client.create(
+            LIMITS, LIMITS.new("limits", spec={"provisioningClassName": "fine"})
+        )
         limits = {"apiGroup": LIMITS.group, "kind": LIMITS.kind, "name": "limits"}
         asks = {"controllerName": NAME, "parameters": limits}
-        await client.create(kinds.ADMISSION_CHECKS, kinds.ADMISSION_CHECKS.new("pool", spec=asks))
+        await kube_client.create(
+            kinds.ADMISSION_CHECKS, kinds.ADMISSION_CHECKS.new("pool", spec=asks)
+        )
         queue = make_cluster_queue("all", {"any": {"cpu": 1}}, checks=["pool"])
         for each in (make_flavor("any"), queue, make_local_queue("q", "all", "default")):
-            await client.of(type(each)).create(each)
+            await kube_client.of(type(each)).create(each)
         deciding = asyncio.create_task(serve(pool, kubeconfig=config, namespace=SPACE))
         container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
         pod = {"restartPolicy": "Never", "containers": [container]}
         pod_meta = {"annotations": {"kueuelib.dev/run-seconds": "0.2"}}
         spec = {"template": {"metadata": pod_meta, "spec": pod}}
-        handle = await submit(kinds.JOBS.new("one", "default", spec=spec), queue="q", client=client)
-        await wait(handle, State.FINISHED, client=client, timeout=60)
+        handle = await submit(
+            kinds.JOBS.new("one", "default", spec=spec), queue="q", client=kube_client
+        )
+        await wait(handle, State.FINISHED, client=kube_client, timeout=60)
         await eventually(lambda: released)
         deciding.cancel()
         await asyncio.gather(deciding, return_exceptions=True)

@@ -172,11 +172,11 @@ async def _run(block: Block, names: Names) -> None:
 @pytest.mark.api_server(simulate=True)
 @pytest.mark.parametrize("page", RUN)
 async def test_the_python_of_a_page_runs(
-    page: str, client: Client, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+    page: str, kube_client: Client, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = ROOT / page
     async with AsyncExitStack() as stack:
-        setting = Setting(client, kubeconfig, {"__name__": "page"}, stack, monkeypatch)
+        setting = Setting(kube_client, kubeconfig, {"__name__": "page"}, stack, monkeypatch)
         for block in (each for each in blocks_of(path) if each.language == "python"):
             if page in GIVEN:
                 await GIVEN[page](setting, block)
@@ -188,7 +188,7 @@ async def test_the_python_of_a_page_runs(
             wanted = set(inspect.signature(test).parameters)
             if wanted <= {"client"} and inspect.iscoroutinefunction(test):
                 async with asyncio.timeout(60):
-                    await test(**dict.fromkeys(wanted, client))
+                    await test(**dict.fromkeys(wanted, kube_client))
             elif not wanted:
                 test()
 

@@ -148,14 +148,14 @@ def reclaimed(workload: Obj) -> list[Obj]:
 
 
 async def test_a_job_that_gets_fewer_pods_after_some_have_finished_runs_again(
-    client: Client,
+    kube_client: Client,
 ) -> None:
-    world = World(client)
-    async with queueing(client):
+    world = World(kube_client)
+    async with queueing(kube_client):
         await world.queues()
         spec = {"suspend": True, "parallelism": 4, "completions": 6, "template": template()}
         job = kinds.JOBS.new("j", "default", labels=QUEUED, spec=spec)
-        await client.create(kinds.JOBS, job)
+        await kube_client.create(kinds.JOBS, job)
         await world.runs(kinds.JOBS)
         status: Obj = {"startTime": AT, "active": 1, "ready": 1, "succeeded": 5}
         await world.patch(kinds.JOBS, "j", {"status": status}, "status")
@@ -173,9 +173,11 @@ async def test_a_job_that_gets_fewer_pods_after_some_have_finished_runs_again(
         await world.runs(kinds.JOBS)
 
 
-async def test_a_waiting_workload_follows_its_job_after_an_early_answer(client: Client) -> None:
-    world = World(client)
-    async with queueing(client, Bunch):
+async def test_a_waiting_workload_follows_its_job_after_an_early_answer(
+    kube_client: Client,
+) -> None:
+    world = World(kube_client)
+    async with queueing(kube_client, Bunch):
         await world.queues("check")
         await world.bunch(main=9)
         await world.when(lambda wl: states.checks_in(wl, "Pending"))
@@ -188,10 +190,10 @@ async def test_a_waiting_workload_follows_its_job_after_an_early_answer(client: 
         await world.runs(BUNCHES)
 
 
-async def test_an_update_that_the_server_refuses_costs_one_reservation(client: Client) -> None:
+async def test_an_update_that_the_server_refuses_costs_one_reservation(kube_client: Client) -> None:
     """A Workload has only so many pod sets."""
-    world = World(client)
-    async with queueing(client, Bunch):
+    world = World(kube_client)
+    async with queueing(kube_client, Bunch):
         await world.queues("check", cpu=POD_SET_LIMIT)
         await world.bunch(main=1)
         await world.when(states.has_quota)

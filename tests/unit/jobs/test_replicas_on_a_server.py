@@ -65,21 +65,21 @@ async def starts(client: rt.Client, name: str) -> None:
     await eventually(started)
 
 
-async def test_only_the_leader_acts_and_another_replica_goes_on(client: rt.Client) -> None:
+async def test_only_the_leader_acts_and_another_replica_goes_on(kube_client: rt.Client) -> None:
     for crd in all_crds():
         crd["spec"]["conversion"] = {"strategy": "None"}
-        await client.create(rt.kinds.CRDS, crd)
+        await kube_client.create(rt.kinds.CRDS, crd)
     check = rt.kinds.ADMISSION_CHECKS.new("asked", spec={"controllerName": "example.com/asked"})
-    await eventually(lambda: client.create(rt.kinds.ADMISSION_CHECKS, check))
+    await eventually(lambda: kube_client.create(rt.kinds.ADMISSION_CHECKS, check))
     for each in QUEUES:
-        await client.of(type(each)).create(each)
+        await kube_client.of(type(each)).create(each)
     asked: list[str] = []
     async with AsyncExitStack() as stack:
-        async with replica(client, "a", asked) as first:
+        async with replica(kube_client, "a", asked) as first:
             await eventually(lambda: first.leading)
-            second = await stack.enter_async_context(replica(client, "b", asked))
-            await starts(client, "one")
+            second = await stack.enter_async_context(replica(kube_client, "b", asked))
+            await starts(kube_client, "one")
             assert (first.leading, second.leading, {*asked}) == (True, False, {"a"})
         asked.clear()
-        await starts(client, "two")
+        await starts(kube_client, "two")
         assert (second.leading, {*asked}) == (True, {"b"})

@@ -168,20 +168,23 @@ async def deployed(client: Client, replicas: int) -> Obj:
     )
 
 
-async def test_a_deployment_without_pods_stays_without_them(client: Client) -> None:
-    made = await deployed(client, 0)
-    deployments = client.of(Deployment)
+async def test_a_deployment_without_pods_stays_without_them(kube_client: Client) -> None:
+    made = await deployed(kube_client, 0)
+    deployments = kube_client.of(Deployment)
     await deployments.replace(await deployments.get(ONE))
-    assert (await client.get(kinds.DEPLOYMENTS, ONE))["spec"] == made["spec"]
+    assert (await kube_client.get(kinds.DEPLOYMENTS, ONE))["spec"] == made["spec"]
 
 
-async def test_a_deployment_is_scaled_to_zero(client: Client) -> None:
-    made = await deployed(client, 3)
-    deployments = client.of(Deployment)
+async def test_a_deployment_is_scaled_to_zero(kube_client: Client) -> None:
+    made = await deployed(kube_client, 3)
+    deployments = kube_client.of(Deployment)
     one = await deployments.get(ONE)
     scaled = await deployments.replace(one.evolve(spec=one.spec.evolve(replicas=0)))
     assert scaled.spec.replicas == 0
-    assert (await client.get(kinds.DEPLOYMENTS, ONE))["spec"] == {**made["spec"], "replicas": 0}
+    assert (await kube_client.get(kinds.DEPLOYMENTS, ONE))["spec"] == {
+        **made["spec"],
+        "replicas": 0,
+    }
 
 
 # ---- where such a class may be used
@@ -211,7 +214,7 @@ def test_a_kind_of_jobs_has_the_class_as_its_object() -> None:
     assert Integration.of(ThingJob).resource == Thing.resource
 
 
-async def test_an_operator_reconciles_owns_and_watches_it(client: Client) -> None:
+async def test_an_operator_reconciles_owns_and_watches_it(kube_client: Client) -> None:
     app, seen = Operator("classes"), set[int]()
 
     @frozen
@@ -225,15 +228,15 @@ async def test_an_operator_reconciles_owns_and_watches_it(client: Client) -> Non
         await context.apply(Map.new(obj.name, data={"replicas": str(obj.spec.replicas)}))
 
     assert app.definitions == ()
-    await deployed(client, 0)
-    async with running(app, client):
-        made = await eventually(lambda: client.of(Map).get(ONE))
+    await deployed(kube_client, 0)
+    async with running(app, kube_client):
+        made = await eventually(lambda: kube_client.of(Map).get(ONE))
         assert made.data == {"replicas": "0"}
         assert made.metadata.owner_references[0].kind == "Deployment"
         scale = {"spec": {"replicas": 2}}
-        await client.of(Deployment).patch(ONE, scale, PatchType.MERGE)
+        await kube_client.of(Deployment).patch(ONE, scale, PatchType.MERGE)
         assert await eventually(lambda: seen == {0, 2})
-    informer = Cache(client).informer(Deployment)
+    informer = Cache(kube_client).informer(Deployment)
     assert informer.resource == kinds.DEPLOYMENTS
 
 
@@ -320,10 +323,10 @@ def test_a_class_that_cannot_work_is_refused(use: Callable[[Any], Any], said: st
     ],
 )
 async def test_a_kind_that_is_not_served_names_the_nearest_one(
-    client: Client, resource: Resource, near: str
+    kube_client: Client, resource: Resource, near: str
 ) -> None:
     wrong = frozen(type("Wrong", (KubeObject,), {"resource": resource}))
-    wrongs = client.of(wrong)
+    wrongs = kube_client.of(wrong)
     for call in (
         lambda: wrongs.get(ONE),
         wrongs.list,
@@ -340,9 +343,9 @@ async def test_a_kind_that_is_not_served_names_the_nearest_one(
         assert near in str(e.value)
 
 
-async def test_an_object_that_does_not_exist_is_just_not_found(client: Client) -> None:
+async def test_an_object_that_does_not_exist_is_just_not_found(kube_client: Client) -> None:
     with pytest.raises(NotFound, match='^deployments.apps "one" not found$'):
-        await client.of(Deployment).get(ONE)
+        await kube_client.of(Deployment).get(ONE)
 
 
 @frozen
@@ -361,10 +364,10 @@ class Mistaken(KubeObject):
 
 
 async def test_a_field_that_the_api_does_not_have_is_named_when_it_is_written(
-    client: Client,
+    kube_client: Client,
 ) -> None:
-    await deployed(client, 1)
-    mistaken = client.of(Mistaken)
+    await deployed(kube_client, 1)
+    mistaken = kube_client.of(Mistaken)
     one = await mistaken.get(ONE)
     assert one.spec.replica is None
     with structlog.testing.capture_logs() as lines:

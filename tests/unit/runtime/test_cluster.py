@@ -52,9 +52,11 @@ async def test_a_cluster_that_is_away_holds_up_neither_caches_nor_controllers() 
         await ended(*tasks)
 
 
-async def test_a_new_leader_reads_a_cluster_that_was_away_once_it_answers(client: Client) -> None:
-    await client.create(kinds.CONFIG_MAPS, kinds.CONFIG_MAPS.new("a", "default"))
-    west = Cluster(client, "west", interval=0.05, patience=0.2)
+async def test_a_new_leader_reads_a_cluster_that_was_away_once_it_answers(
+    kube_client: Client,
+) -> None:
+    await kube_client.create(kinds.CONFIG_MAPS, kinds.CONFIG_MAPS.new("a", "default"))
+    west = Cluster(kube_client, "west", interval=0.05, patience=0.2)
     informer = west.cache.informer(kinds.CONFIG_MAPS, namespace="default")
     task = asyncio.create_task(west.run(lambda: None))
     await informer.wait_synced(30)
@@ -69,8 +71,8 @@ async def test_a_new_leader_reads_a_cluster_that_was_away_once_it_answers(client
     await ended(task)
 
 
-async def test_a_kind_that_cannot_be_listed_is_named(client: Client) -> None:
-    west = Cluster(client, "west")
+async def test_a_kind_that_cannot_be_listed_is_named(kube_client: Client) -> None:
+    west = Cluster(kube_client, "west")
     west.cache.informer(runtime.Resource("example.com", "v1", "boxes", "Box", namespaced=True))
     task = asyncio.create_task(west.run(lambda: None))
     await eventually(lambda: "boxes have not been listed yet (" in west.problem())
@@ -90,8 +92,8 @@ async def test_the_own_cluster_must_answer_at_the_start(monkeypatch: pytest.Monk
             await home.run(lambda: None)
 
 
-async def test_an_informer_can_be_added_while_the_cluster_runs(client: Client) -> None:
-    west, ready = Cluster(client, "west"), asyncio.Event()
+async def test_an_informer_can_be_added_while_the_cluster_runs(kube_client: Client) -> None:
+    west, ready = Cluster(kube_client, "west"), asyncio.Event()
     task = asyncio.create_task(west.run(ready.set))
     await ready.wait()
     informer = west.cache.informer(kinds.NAMESPACES)
@@ -100,9 +102,9 @@ async def test_an_informer_can_be_added_while_the_cluster_runs(client: Client) -
     await ended(task)
 
 
-async def test_metrics_say_which_cluster(client: Client) -> None:
+async def test_metrics_say_which_cluster(kube_client: Client) -> None:
     telemetry = Telemetry()
-    clusters = [Cluster(client, name, telemetry=telemetry) for name in ("", "west")]
+    clusters = [Cluster(kube_client, name, telemetry=telemetry) for name in ("", "west")]
     for cluster in clusters:
         cluster.cache.informer(kinds.NAMESPACES)
     text = telemetry.render().decode()

@@ -47,28 +47,28 @@ async def create(client: Client, name: str, **data: str) -> Any:
 
 
 @pytest.mark.parametrize("stream_lists", [True, False])
-async def test_only_metadata_is_read_and_kept(client: Client, stream_lists: bool) -> None:
-    await create(client, "a", text="secret")
+async def test_only_metadata_is_read_and_kept(kube_client: Client, stream_lists: bool) -> None:
+    await create(kube_client, "a", text="secret")
     options = ReflectorOptions(stream_lists=stream_lists)
-    async with following(client, options=options) as (_, informer):
+    async with following(kube_client, options=options) as (_, informer):
         listed = informer.store.get(A)
         assert listed is not None
         assert set(listed) == {"apiVersion", "kind", "metadata"}
         assert (listed["apiVersion"], listed["kind"]) == ("v1", "ConfigMap")
         assert "managedFields" not in listed["metadata"]
-        await create(client, "b", text="secret")
+        await create(kube_client, "b", text="secret")
         watched = await eventually(lambda: informer.store.get(B))
         assert set(watched) == {"apiVersion", "kind", "metadata"}
         assert watched["kind"] == "ConfigMap"
-        await client.delete(kinds.CONFIG_MAPS, A)
+        await kube_client.delete(kinds.CONFIG_MAPS, A)
         await eventually(lambda: informer.store.get(A) is None)
 
 
-async def test_answers_are_learned_and_reduced(client: Client) -> None:
-    await create(client, "a", text="old")
-    async with following(client) as (cache, informer):
+async def test_answers_are_learned_and_reduced(kube_client: Client) -> None:
+    await create(kube_client, "a", text="old")
+    async with following(kube_client) as (cache, informer):
         patch = {"metadata": {"labels": {"x": "y"}}, "data": {"text": "new"}}
-        answer = await client.patch(kinds.CONFIG_MAPS, A, patch, PatchType.MERGE)
+        answer = await kube_client.patch(kinds.CONFIG_MAPS, A, patch, PatchType.MERGE)
         cache.learn(answer)
         held = informer.store.get(A)
         assert held is not None
@@ -79,17 +79,17 @@ async def test_answers_are_learned_and_reduced(client: Client) -> None:
         assert "data" not in (informer.store.get(A) or {"data": ""})
 
 
-async def test_catching_up_reads_metadata(client: Client) -> None:
-    async with following(client) as (cache, informer):
-        await create(client, "a", text="x")
+async def test_catching_up_reads_metadata(kube_client: Client) -> None:
+    async with following(kube_client) as (cache, informer):
+        await create(kube_client, "a", text="x")
         await cache.catch_up()
         held = informer.store.get(A)
         assert held is not None
         assert set(held) == {"apiVersion", "kind", "metadata"}
 
 
-async def test_whole_objects_and_metadata_live_side_by_side(client: Client) -> None:
-    cache = Cache(client)
+async def test_whole_objects_and_metadata_live_side_by_side(kube_client: Client) -> None:
+    cache = Cache(kube_client)
     whole, bare = (
         cache.informer(kinds.CONFIG_MAPS, metadata_only=metadata_only)
         for metadata_only in (False, True)
@@ -98,15 +98,15 @@ async def test_whole_objects_and_metadata_live_side_by_side(client: Client) -> N
     assert cache.informer(kinds.CONFIG_MAPS, metadata_only=True) is bare
 
 
-async def test_a_transform_sees_what_is_left(client: Client) -> None:
-    await create(client, "a", text="x")
+async def test_a_transform_sees_what_is_left(kube_client: Client) -> None:
+    await create(kube_client, "a", text="x")
     seen = []
 
     def names(obj: Any) -> Any:
         seen.append(set(obj))
         return {**obj, "metadata": {k: v for k, v in obj["metadata"].items() if k != "labels"}}
 
-    async with following(client, transform=names):
+    async with following(kube_client, transform=names):
         pass
     assert seen
     assert all(each == {"apiVersion", "kind", "metadata"} for each in seen)

@@ -56,11 +56,13 @@ def value(telemetry: Telemetry, series: str) -> float:
     return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(series))
 
 
-async def test_an_operator_reports_under_the_names_that_dashboards_expect(client: Client) -> None:
+async def test_an_operator_reports_under_the_names_that_dashboards_expect(
+    kube_client: Client,
+) -> None:
     """No sample has an exemplar, also for a scraper that would read them."""
     telemetry = Telemetry()
-    client.transport.observer = RestMetrics(telemetry)
-    counted = Client(client.transport, throttle=Throttle(1000, 1))
+    kube_client.transport.observer = RestMetrics(telemetry)
+    counted = Client(kube_client.transport, throttle=Throttle(1000, 1))
     app = Operator("looks")
 
     @app.reconciles(kinds.NAMESPACES)
@@ -96,20 +98,20 @@ async def test_an_operator_reports_under_the_names_that_dashboards_expect(client
     await program
 
 
-async def test_a_renewal_that_has_to_read_the_lease_is_counted(client: Client) -> None:
+async def test_a_renewal_that_has_to_read_the_lease_is_counted(kube_client: Client) -> None:
     telemetry, lease = Telemetry(), ObjectKey("default", "lead")
     options = ElectionOptions(
         lease=lease, identity="me", lease_duration=20, renew_deadline=15, retry_period=0.05
     )
     led = asyncio.Event()
-    task = asyncio.create_task(Elector(client, options, telemetry=telemetry).run(led.set))
+    task = asyncio.create_task(Elector(kube_client, options, telemetry=telemetry).run(led.set))
     await led.wait()
     series = 'leader_election_slowpath_total{name="lead"}'
     assert value(telemetry, series) == 0
 
     async def counted() -> bool:
         seen = {"metadata": {"annotations": {"seen": str(time.monotonic())}}}
-        await client.patch(kinds.LEASES, lease, seen, PatchType.MERGE)
+        await kube_client.patch(kinds.LEASES, lease, seen, PatchType.MERGE)
         return value(telemetry, series) > 0
 
     await eventually(counted)

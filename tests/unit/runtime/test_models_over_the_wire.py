@@ -66,29 +66,29 @@ def deployment() -> k8s.V1Deployment:
 # ---- the verbs of the client --------------------------------------------------------------------
 
 
-async def test_every_verb_that_writes_takes_models(client: Client) -> None:
-    made = await client.create(kinds.CONFIG_MAPS, config_map(a="1"))
+async def test_every_verb_that_writes_takes_models(kube_client: Client) -> None:
+    made = await kube_client.create(kinds.CONFIG_MAPS, config_map(a="1"))
     version = made["metadata"]["resourceVersion"]
     replaced = config_map(a="2")
     replaced.metadata.resource_version = version
-    await client.replace(kinds.CONFIG_MAPS, replaced)
+    await kube_client.replace(kinds.CONFIG_MAPS, replaced)
     patch = k8s.V1ConfigMap(data={"b": "3"})
-    await client.patch(kinds.CONFIG_MAPS, ONE, patch, PatchType.MERGE)
-    await client.patch(
+    await kube_client.patch(kinds.CONFIG_MAPS, ONE, patch, PatchType.MERGE)
+    await kube_client.patch(
         kinds.CONFIG_MAPS,
         ONE,
         {"metadata": k8s.V1ObjectMeta(labels={"l": "m"})},
         PatchType.STRATEGIC,
     )
-    got = await client.apply(kinds.CONFIG_MAPS, config_map(c="4"))
+    got = await kube_client.apply(kinds.CONFIG_MAPS, config_map(c="4"))
     assert got["data"] == {"a": "2", "b": "3", "c": "4"}
     assert got["metadata"]["labels"] == {"l": "m"}
     mixed = kinds.JOBS.new("one", "default", spec=job().spec)
-    assert (await client.create(kinds.JOBS, mixed))["spec"]["suspend"] is True
+    assert (await kube_client.create(kinds.JOBS, mixed))["spec"]["suspend"] is True
 
 
-async def test_objects_come_as_models(client: Client) -> None:
-    jobs = client.of(k8s.V1Job)
+async def test_objects_come_as_models(kube_client: Client) -> None:
+    jobs = kube_client.of(k8s.V1Job)
     made = await jobs.create(job())
     assert isinstance(made, k8s.V1Job)
     assert made.metadata.uid
@@ -107,7 +107,7 @@ async def test_objects_come_as_models(client: Client) -> None:
         await jobs.get(ONE)
 
 
-async def test_unknown_fields_survive_a_change(client: Client) -> None:
+async def test_unknown_fields_survive_a_change(kube_client: Client) -> None:
     """A CRD of ours has fields that the class of a Job does not."""
     columns = [{"name": "A", "type": "string", "jsonPath": ".a", "priority": 1}]
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
@@ -128,12 +128,12 @@ async def test_unknown_fields_survive_a_change(client: Client) -> None:
             ],
         },
     )
-    await client.create(kinds.CRDS, raw)
-    typed = client.of(k8s.V1CustomResourceDefinition)
+    await kube_client.create(kinds.CRDS, raw)
+    typed = kube_client.of(k8s.V1CustomResourceDefinition)
     found = await typed.get(ObjectKey("", "things.example.com"))
-    before = await client.get(kinds.CRDS, ObjectKey("", "things.example.com"))
+    before = await kube_client.get(kinds.CRDS, ObjectKey("", "things.example.com"))
     found.spec.versions[0].additional_printer_columns[0].description = "said"
-    after = dict(await client.replace(kinds.CRDS, found))
+    after = dict(await kube_client.replace(kinds.CRDS, found))
     assert after["spec"]["versions"][0].pop("additionalPrinterColumns") == [
         {**columns[0], "description": "said"}
     ]
@@ -141,25 +141,25 @@ async def test_unknown_fields_survive_a_change(client: Client) -> None:
     assert after["spec"] == before["spec"]
 
 
-async def test_a_class_that_is_no_kind_is_refused(client: Client) -> None:
+async def test_a_class_that_is_no_kind_is_refused(kube_client: Client) -> None:
     with pytest.raises(ConfigError, match="V1PodSpec: is not the class of a kind; name one such"):
-        client.of(k8s.V1PodSpec)  # type: ignore[type-var]
+        kube_client.of(k8s.V1PodSpec)  # type: ignore[type-var]
     with pytest.raises(ConfigError, match=r"V1Pod: is not a Resource; use client.of\(V1Pod\)"):
-        await client.get(k8s.V1Pod, ONE)  # type: ignore[arg-type]
+        await kube_client.get(k8s.V1Pod, ONE)  # type: ignore[arg-type]
 
 
 # ---- informers and operators --------------------------------------------------------------------
 
 
-async def test_an_informer_hands_out_models_that_may_be_changed(client: Client) -> None:
-    cache = Cache(client)
+async def test_an_informer_hands_out_models_that_may_be_changed(kube_client: Client) -> None:
+    cache = Cache(kube_client)
     view = cache.informer(k8s.V1ConfigMap, namespace="default")
     assert cache.informer(k8s.V1ConfigMap, namespace="default") is view
     synced = asyncio.Event()
     running_cache = asyncio.create_task(cache.run(synced.set))
     await synced.wait()
     try:
-        view.learn(await client.of(k8s.V1ConfigMap).create(config_map(a="1")))
+        view.learn(await kube_client.of(k8s.V1ConfigMap).create(config_map(a="1")))
         found = view.get(ONE)
         assert found is not None
         found.data["a"] = "2"
@@ -171,7 +171,7 @@ async def test_an_informer_hands_out_models_that_may_be_changed(client: Client) 
         running_cache.cancel()
 
 
-async def test_an_operator_reconciles_models(client: Client) -> None:
+async def test_an_operator_reconciles_models(kube_client: Client) -> None:
     app = Operator("jobs", namespace="default")
 
     @app.reconciles(k8s.V1Job, owns=[k8s.V1ConfigMap], watches={k8s.V1Secret: _named})
@@ -197,15 +197,15 @@ async def test_an_operator_reconciles_models(client: Client) -> None:
             return [FieldError("spec.parallelism", "FieldValueInvalid", "not seven")]
         return []
 
-    async with running(app, client):
-        made = await client.of(k8s.V1Job).create(job())
+    async with running(app, kube_client):
+        made = await kube_client.of(k8s.V1Job).create(job())
         assert made.metadata.labels["by"] == "default"
-        children = client.of(k8s.V1ConfigMap)
+        children = kube_client.of(k8s.V1ConfigMap)
         key = ObjectKey("default", "one-child")
         child = await eventually(lambda: children.get(key))
         (owner,) = child.metadata.owner_references
         assert (owner.kind, owner.uid, child.data) == ("Job", made.metadata.uid, {"seen": "no"})
-        await client.create(kinds.SECRETS, k8s.V1Secret(metadata=copy.deepcopy(META)))
+        await kube_client.create(kinds.SECRETS, k8s.V1Secret(metadata=copy.deepcopy(META)))
 
         async def has_seen() -> bool:
             return (await children.get(key)).data == {"seen": "yes"}
@@ -213,7 +213,9 @@ async def test_an_operator_reconciles_models(client: Client) -> None:
         await eventually(has_seen)
         assert (await children.get(ObjectKey("default", "nested"))).data
         with pytest.raises(Exception, match="not seven"):
-            await client.of(k8s.V1Job).replace(_parallel(await client.of(k8s.V1Job).get(ONE), 7))
+            await kube_client.of(k8s.V1Job).replace(
+                _parallel(await kube_client.of(k8s.V1Job).get(ONE), 7)
+            )
 
 
 def _named(delta: Delta[Obj]) -> list[ObjectKey]:
@@ -231,7 +233,7 @@ def _seen(found: k8s.V1StatefulSet) -> k8s.V1StatefulSetStatus:
     )
 
 
-async def test_a_status_may_be_a_model(client: Client) -> None:
+async def test_a_status_may_be_a_model(kube_client: Client) -> None:
     app = Operator("deployments", namespace="default")
 
     @app.reconciles(k8s.V1StatefulSet)
@@ -244,13 +246,13 @@ async def test_a_status_may_be_a_model(client: Client) -> None:
     )
     selector = k8s.V1LabelSelector(match_labels={"a": "b"})
     spec = k8s.V1StatefulSetSpec(replicas=4, selector=selector, service_name="s", template=pod)
-    async with running(app, client):
-        sets = client.of(k8s.V1StatefulSet)
+    async with running(app, kube_client):
+        sets = kube_client.of(k8s.V1StatefulSet)
         made = await sets.create(k8s.V1StatefulSet(metadata=copy.deepcopy(META), spec=spec))
-        assert (await settled(client, made)).status.replicas == 4
+        assert (await settled(kube_client, made)).status.replicas == 4
 
 
-async def test_a_kind_without_status_is_named(client: Client) -> None:
+async def test_a_kind_without_status_is_named(kube_client: Client) -> None:
     app = Operator("plain", namespace="default")
     said: list[str] = []
 
@@ -261,25 +263,25 @@ async def test_a_kind_without_status_is_named(client: Client) -> None:
                 call()
             said.append(str(caught.value))
 
-    async with running(app, client):
-        await client.of(k8s.V1ConfigMap).create(config_map())
+    async with running(app, kube_client):
+        await kube_client.of(k8s.V1ConfigMap).create(config_map())
         await eventually(lambda: len(said) >= 2)
     fix = "write an event, or the status of an object of your own kind"
     assert set(said) == {f"ConfigMap: has no field status; {fix}"}
 
 
-async def test_a_condition_has_the_fields_of_its_class(client: Client) -> None:
+async def test_a_condition_has_the_fields_of_its_class(kube_client: Client) -> None:
     app = Operator("conditions", namespace="default")
 
     @app.reconciles(k8s.V1Deployment)
     async def reconcile(_: k8s.V1Deployment, context: Context) -> None:
         context.condition("Exposed", True, "Fine")
 
-    async with running(app, client):
-        await client.of(k8s.V1Deployment).create(deployment())
+    async with running(app, kube_client):
+        await kube_client.of(k8s.V1Deployment).create(deployment())
 
         async def conditions() -> Any:
-            found = await client.get(kinds.DEPLOYMENTS, ONE)
+            found = await kube_client.get(kinds.DEPLOYMENTS, ONE)
             return (found.get("status") or {}).get("conditions")
 
         (condition,) = await eventually(conditions)
@@ -287,7 +289,7 @@ async def test_a_condition_has_the_fields_of_its_class(client: Client) -> None:
     assert "observedGeneration" not in condition
 
 
-async def test_webhook_configurations_are_what_they_were_after_a_test(client: Client) -> None:
+async def test_webhook_configurations_are_what_they_were_after_a_test(kube_client: Client) -> None:
     app = Operator("guard", namespace="default")
 
     @app.validates(k8s.V1ConfigMap)
@@ -295,34 +297,34 @@ async def test_webhook_configurations_are_what_they_were_after_a_test(client: Cl
         return [FieldError("data", "FieldValueInvalid", "never")]
 
     async def fail_in_block() -> None:
-        async with running(app, client):
+        async with running(app, kube_client):
             with pytest.raises(Exception, match="never"):
-                await client.create(kinds.CONFIG_MAPS, config_map())
+                await kube_client.create(kinds.CONFIG_MAPS, config_map())
             raise ValueError
 
     with pytest.raises(ValueError, match="^$"):
         await fail_in_block()
-    assert not (await client.list(VALIDATING_WEBHOOKS)).items
+    assert not (await kube_client.list(VALIDATING_WEBHOOKS)).items
     (mine,) = hook_configurations(app, by_url("https://127.0.0.1:1"))
     mine["webhooks"][0]["failurePolicy"] = "Ignore"
-    before = await client.create(VALIDATING_WEBHOOKS, mine)
+    before = await kube_client.create(VALIDATING_WEBHOOKS, mine)
     with pytest.raises(ValueError, match="^$"):
         await fail_in_block()
-    after = await client.get(VALIDATING_WEBHOOKS, key_of(mine))
+    after = await kube_client.get(VALIDATING_WEBHOOKS, key_of(mine))
     assert after["webhooks"] == before["webhooks"]
-    await client.create(kinds.CONFIG_MAPS, config_map())
+    await kube_client.create(kinds.CONFIG_MAPS, config_map())
 
 
 # ---- generated APIs -----------------------------------------------------------------------------
 
 
 @pytest.fixture
-async def batch(client: Client) -> AsyncIterator[k8s.BatchV1Api]:
-    async with client.api_client() as api:
+async def batch(kube_client: Client) -> AsyncIterator[k8s.BatchV1Api]:
+    async with kube_client.api_client() as api:
         yield k8s.BatchV1Api(api)
 
 
-async def test_generated_apis_read_and_write(client: Client, batch: k8s.BatchV1Api) -> None:
+async def test_generated_apis_read_and_write(kube_client: Client, batch: k8s.BatchV1Api) -> None:
     made = await batch.create_namespaced_job("default", job(), dry_run="All")
     assert made.metadata.name == "one"
     with pytest.raises(k8s.ApiException) as caught:
@@ -346,10 +348,10 @@ async def test_generated_apis_read_and_write(client: Client, batch: k8s.BatchV1A
     options = k8s.V1DeleteOptions(propagation_policy="Background")
     await batch.delete_namespaced_job("one", "default", body=options)
     with pytest.raises(NotFound):
-        await client.get(kinds.JOBS, ONE)
+        await kube_client.get(kinds.JOBS, ONE)
 
 
-async def test_a_watch_resumes_where_it_was(client: Client, batch: k8s.BatchV1Api) -> None:
+async def test_a_watch_resumes_where_it_was(kube_client: Client, batch: k8s.BatchV1Api) -> None:
     await batch.create_namespaced_job("default", job())
     async with watch.Watch() as stream, asyncio.timeout(30):
         events = stream.stream(batch.list_namespaced_job, "default", timeout_seconds=1)
@@ -372,8 +374,8 @@ async def test_a_watch_resumes_where_it_was(client: Client, batch: k8s.BatchV1Ap
     assert caught.value.status >= 400
 
 
-async def test_a_stream_is_read_in_pieces(client: Client) -> None:
-    async with client.api_client() as api:
+async def test_a_stream_is_read_in_pieces(kube_client: Client) -> None:
+    async with kube_client.api_client() as api:
         core = k8s.CoreV1Api(api)
         for name in ("a", "b"):
             await core.create_namespaced_config_map(
@@ -405,8 +407,8 @@ async def test_a_stream_is_read_in_pieces(client: Client) -> None:
         assert len(json.loads(b"".join(pieces))["items"]) == 2
 
 
-async def test_a_typed_client_patches(client: Client) -> None:
-    maps = client.of(k8s.V1ConfigMap)
+async def test_a_typed_client_patches(kube_client: Client) -> None:
+    maps = kube_client.of(k8s.V1ConfigMap)
     await maps.create(config_map(a="1"))
     patched = await maps.patch(ONE, {"metadata": {"labels": {"x": "y"}}}, PatchType.MERGE)
     assert (patched.metadata.labels, patched.data) == ({"x": "y"}, {"a": "1"})
@@ -433,18 +435,18 @@ async def test_a_typed_client_patches(client: Client) -> None:
         ),
     ],
 )
-async def test_what_is_easily_confused_is_named(client: Client, call: Any, said: str) -> None:
+async def test_what_is_easily_confused_is_named(kube_client: Client, call: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        await call(client)
+        await call(kube_client)
 
 
-async def test_a_model_is_learned(client: Client) -> None:
-    cache = Cache(client)
+async def test_a_model_is_learned(kube_client: Client) -> None:
+    cache = Cache(kube_client)
     maps = cache.informer(kinds.CONFIG_MAPS)
     async with anyio.create_task_group() as group:
         group.start_soon(cache.run, lambda: None)
         await maps.wait_synced(30)
-        made = await client.of(k8s.V1ConfigMap).create(config_map(a="1"))
+        made = await kube_client.of(k8s.V1ConfigMap).create(config_map(a="1"))
         cache.learn(made)
         assert maps.store.get(ONE) is not None
         maps.learn(made)
@@ -477,10 +479,10 @@ async def is_ours(client: Client) -> bool:
 
 @pytest.mark.parametrize("argument", ["owns", "writes"])
 async def test_the_fields_of_an_earlier_program_are_taken_over(
-    client: Client, argument: str
+    kube_client: Client, argument: str
 ) -> None:
-    await old_service(client, field_manager="hand")
-    await client.of(k8s.V1Deployment).create(deployment())
+    await old_service(kube_client, field_manager="hand")
+    await kube_client.of(k8s.V1Deployment).create(deployment())
     app = Operator("exposer")
     kinds_of: Any = {argument: [k8s.V1Service]}
 
@@ -490,26 +492,26 @@ async def test_the_fields_of_an_earlier_program_are_taken_over(
         wanted.metadata.name = obj.metadata.name
         await context.apply(wanted, adopt=["hand"])
 
-    async with running(app, client):
-        await eventually(lambda: is_ours(client))
+    async with running(app, kube_client):
+        await eventually(lambda: is_ours(kube_client))
 
 
-async def test_a_typed_client_takes_over_what_was_written_before(client: Client) -> None:
-    services = client.of(k8s.V1Service)
+async def test_a_typed_client_takes_over_what_was_written_before(kube_client: Client) -> None:
+    services = kube_client.of(k8s.V1Service)
     await services.apply(service(8080), adopt=["kueuelib"])
     await services.delete(ONE)
-    await old_service(client)
+    await old_service(kube_client)
     with pytest.raises(Invalid, match="name"):
         await services.apply(service(8080))
     with pytest.raises(ConfigError, match=r"adopt: is 'kueuelib'; write adopt=\['kueuelib'\]"):
         await services.apply(service(8080), adopt="kueuelib")
-    await services.apply(service(8080), adopt=[client.field_manager])
-    assert await is_ours(client)
+    await services.apply(service(8080), adopt=[kube_client.field_manager])
+    assert await is_ours(kube_client)
 
 
-async def test_writes_reach_a_cache_and_obey_the_guard(client: Client) -> None:
+async def test_writes_reach_a_cache_and_obey_the_guard(kube_client: Client) -> None:
     learned: list[Obj] = []
-    api = k8s.CoreV1Api(client.api_client(learned.append))
+    api = k8s.CoreV1Api(kube_client.api_client(learned.append))
     made = config_map(a="1")
     await api.create_namespaced_config_map("default", made)
     await api.read_namespaced_config_map("one", "default")
@@ -518,16 +520,16 @@ async def test_writes_reach_a_cache_and_obey_the_guard(client: Client) -> None:
     def refuse() -> None:
         raise LeadershipLost("gone")
 
-    guarded = k8s.CoreV1Api(client.guarded(refuse).api_client())
+    guarded = k8s.CoreV1Api(kube_client.guarded(refuse).api_client())
     await guarded.read_namespaced_config_map("one", "default")
     with pytest.raises(LeadershipLost):
         await guarded.delete_namespaced_config_map("one", "default")
 
 
-async def test_a_deletion_reaches_a_cache(client: Client) -> None:
-    cache = Cache(client)
+async def test_a_deletion_reaches_a_cache(kube_client: Client) -> None:
+    cache = Cache(kube_client)
     maps, others = cache.informer(kinds.CONFIG_MAPS), cache.informer(kinds.SECRETS)
-    core = k8s.CoreV1Api(client.api_client(cache.learn))
+    core = k8s.CoreV1Api(kube_client.api_client(cache.learn))
     async with anyio.create_task_group() as group:
         group.start_soon(cache.run)
         await cache.wait_synced(30)
@@ -544,30 +546,30 @@ async def test_a_deletion_reaches_a_cache(client: Client) -> None:
         group.cancel_scope.cancel()
 
 
-async def test_what_belongs_to_the_connection_is_refused(client: Client) -> None:
-    api = client.api_client()
+async def test_what_belongs_to_the_connection_is_refused(kube_client: Client) -> None:
+    api = kube_client.api_client()
     api.set_default_header("Impersonate-User", "boss")
     with pytest.raises(ConfigError, match="the header impersonate-user: cannot be set for one"):
         await k8s.CoreV1Api(api).list_namespace()
 
 
-async def test_the_dict_of_a_model_is_refused_before_it_loses_fields(client: Client) -> None:
+async def test_the_dict_of_a_model_is_refused_before_it_loses_fields(kube_client: Client) -> None:
     meta = k8s.V1ObjectMeta(name="one", namespace="default")
     model = k8s.V1ConfigMap(metadata=meta, binary_data={"a": "aGVsbG8="})
-    for write in (client.create, client.replace, client.apply):
+    for write in (kube_client.create, kube_client.replace, kube_client.apply):
         with pytest.raises(ConfigError, match=r"api_version.* give the model itself, or encode"):
             await write(kinds.CONFIG_MAPS, model.to_dict())
-    assert (await client.create(kinds.CONFIG_MAPS, model))["binaryData"] == {"a": "aGVsbG8="}
+    assert (await kube_client.create(kinds.CONFIG_MAPS, model))["binaryData"] == {"a": "aGVsbG8="}
 
 
-async def test_what_the_server_returned_can_be_applied_again(client: Client) -> None:
+async def test_what_the_server_returned_can_be_applied_again(kube_client: Client) -> None:
     new = kinds.CONFIG_MAPS.new("one", "default", data={"a": "a"})
-    made = await client.create(kinds.CONFIG_MAPS, new)
+    made = await kube_client.create(kinds.CONFIG_MAPS, new)
     assert made["metadata"]["managedFields"]
-    again = await client.apply(kinds.CONFIG_MAPS, {**made, "data": {"a": "b"}})
+    again = await kube_client.apply(kinds.CONFIG_MAPS, {**made, "data": {"a": "b"}})
     assert again["data"] == {"a": "b"}
     model = decode(k8s.V1ConfigMap, again)
-    same = await client.patch(kinds.CONFIG_MAPS, key_of(again), model, PatchType.APPLY)
+    same = await kube_client.patch(kinds.CONFIG_MAPS, key_of(again), model, PatchType.APPLY)
     assert same["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"]
     with pytest.raises(Conflict, match="has been modified"):
-        await client.apply(kinds.CONFIG_MAPS, made)
+        await kube_client.apply(kinds.CONFIG_MAPS, made)

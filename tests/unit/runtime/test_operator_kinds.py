@@ -74,43 +74,45 @@ def operator_of(kind: Any = kinds.SECRETS, **touched: Any) -> Operator:
         ),
     ],
 )
-async def test_a_test_fails_at_once(client: Client, touched: dict[str, Any], said: str) -> None:
+async def test_a_test_fails_at_once(
+    kube_client: Client, touched: dict[str, Any], said: str
+) -> None:
     with anyio.fail_after(10), pytest.raises(ConfigError) as refused:
-        async with running(operator_of(**touched), client):
+        async with running(operator_of(**touched), kube_client):
             pytest.fail("it runs")
     assert str(refused.value) == said
 
 
-async def test_what_is_only_written_may_be_absent(client: Client) -> None:
+async def test_what_is_only_written_may_be_absent(kube_client: Client) -> None:
     with capture_logs() as lines:
-        async with running(operator_of(Cup, writes=[ABSENT]), client):
+        async with running(operator_of(Cup, writes=[ABSENT]), kube_client):
             pass
     (line,) = [each for each in lines if each["event"] == "cannot be written"]
     assert line["why"].startswith("monitors: is not served in monitoring.example.org/v1;")
 
 
-async def test_a_missing_definition_names_the_command_that_installs_it(client: Client) -> None:
+async def test_a_missing_definition_names_the_command_that_installs_it(kube_client: Client) -> None:
     with capture_logs() as lines, pytest.raises(ConfigError) as refused:
-        await check_served(operator_of(Cup), client, patience=0.6)
+        await check_served(operator_of(Cup), kube_client, patience=0.6)
     said = f"cups: is not served in example.com/v1; {INSTALL}"
     assert str(refused.value) == said
     assert [each["why"] for each in lines if each["event"] == "waiting for a kind"] == [said]
 
 
-async def test_a_definition_that_was_just_applied_is_waited_for(client: Client) -> None:
+async def test_a_definition_that_was_just_applied_is_waited_for(kube_client: Client) -> None:
     async with anyio.create_task_group() as group:
         with capture_logs() as lines:
-            group.start_soon(check_served, operator_of(Cup), client, 20.0)
+            group.start_soon(check_served, operator_of(Cup), kube_client, 20.0)
             with anyio.fail_after(10):
                 while not lines:
                     await anyio.sleep(0.01)
-            await client.create(CRDS, crd_of(Cup))
+            await kube_client.create(CRDS, crd_of(Cup))
     assert len(lines) == 1
 
 
-async def test_a_kind_with_another_plural_is_not_waited_for(client: Client) -> None:
+async def test_a_kind_with_another_plural_is_not_waited_for(kube_client: Client) -> None:
     with anyio.fail_after(10), pytest.raises(ConfigError, match="did you mean configmaps"):
-        await check_served(operator_of(owns=[TYPO]), client, patience=60.0)
+        await check_served(operator_of(owns=[TYPO]), kube_client, patience=60.0)
 
 
 def test_the_plural_of_the_same_kind_is_nearer_than_a_similar_word() -> None:

@@ -78,7 +78,9 @@ def problems_in(lines: list[Any]) -> list[str]:
 # ---- status -------------------------------------------------------------------------------------
 
 
-async def test_a_call_that_reports_nothing_has_dealt_with_the_generation(client: Client) -> None:
+async def test_a_call_that_reports_nothing_has_dealt_with_the_generation(
+    kube_client: Client,
+) -> None:
     app = Operator("things")
     calls: list[str] = []
 
@@ -87,18 +89,18 @@ async def test_a_call_that_reports_nothing_has_dealt_with_the_generation(client:
         calls.append(found.spec.size)
         await context.apply(MAPS.new(found.name, data={"size": found.spec.size}))
 
-    async with running(app, client):
-        things = client.of(Thing)
-        one = await settled(client, await things.create(Thing.new("one", "default")))
-        one = await settled(client, await things.replace(one.evolve(spec=Spec(size="b"))))
+    async with running(app, kube_client):
+        things = kube_client.of(Thing)
+        one = await settled(kube_client, await things.create(Thing.new("one", "default")))
+        one = await settled(kube_client, await things.replace(one.evolve(spec=Spec(size="b"))))
         seen = len(calls)
-        await client.patch(MAPS, one.key, {"data": {"x": ""}}, PatchType.MERGE)
+        await kube_client.patch(MAPS, one.key, {"data": {"x": ""}}, PatchType.MERGE)
         await eventually(lambda: len(calls) > seen)
-        await settled(client, await things.create(Thing.new("two", "default")))
+        await settled(kube_client, await things.create(Thing.new("two", "default")))
         assert (await things.get(one.key)).metadata == one.metadata  # nothing was written again
 
 
-async def test_a_call_that_fails_has_not(client: Client) -> None:
+async def test_a_call_that_fails_has_not(kube_client: Client) -> None:
     app = Operator("things")
 
     @app.reconciles(Thing)
@@ -107,12 +109,12 @@ async def test_a_call_that_fails_has_not(client: Client) -> None:
             raise ValueError(found.spec.size)
         return Result()
 
-    async with running(app, client):
-        things = client.of(Thing)
-        one = await settled(client, await things.create(Thing.new("one", "default")))
+    async with running(app, kube_client):
+        things = kube_client.of(Thing)
+        one = await settled(kube_client, await things.create(Thing.new("one", "default")))
         wrong = await things.replace(one.evolve(spec=Spec(size="b")))
         with pytest.raises(AssertionError, match="not yet 2: no call of the reconciler has ret"):
-            await settled(client, wrong, within=0.3)
+            await settled(kube_client, wrong, within=0.3)
 
 
 # ---- calls --------------------------------------------------------------------------------------
@@ -131,7 +133,7 @@ async def test_a_call_that_fails_has_not(client: Client) -> None:
     ],
 )
 async def test_a_wrong_call_fails_and_says_what_to_do(
-    client: Client, call: Callable[[Context], Any], said: str
+    kube_client: Client, call: Callable[[Context], Any], said: str
 ) -> None:
     app = Operator("things")
 
@@ -140,10 +142,10 @@ async def test_a_wrong_call_fails_and_says_what_to_do(
         answer = call(context)
         return await answer if hasattr(answer, "__await__") else answer
 
-    async with running(app, client):
-        one = await client.of(Thing).create(Thing.new("one", "default"))
+    async with running(app, kube_client):
+        one = await kube_client.of(Thing).create(Thing.new("one", "default"))
         with pytest.raises(AssertionError, match=f"ConfigError: .*{said}"):
-            await settled(client, one, within=0.3)
+            await settled(kube_client, one, within=0.3)
 
 
 # ---- functions in the cache ---------------------------------------------------------------------
@@ -163,15 +165,17 @@ def raising(given: Any) -> Any:
     ],
 )
 async def test_a_function_of_watches_that_returns_no_keys_stops_nothing(
-    client: Client, keys: Any, said: str
+    kube_client: Client, keys: Any, said: str
 ) -> None:
     app = Operator("things")
     app.reconciles(Thing, watches={MAPS: keys})(good)
     with capture_logs() as lines:
-        async with running(app, client):
-            await client.create(MAPS, MAPS.new("map", "default"))
+        async with running(app, kube_client):
+            await kube_client.create(MAPS, MAPS.new("map", "default"))
             await eventually(lambda: problems_in(lines))
-            await settled(client, await client.of(Thing).create(Thing.new("one", "default")))
+            await settled(
+                kube_client, await kube_client.of(Thing).create(Thing.new("one", "default"))
+            )
     about = [each for each in lines if each.get("object") == "default/map"]
     assert about
     with pytest.raises(ConfigError, match=said):
@@ -179,7 +183,7 @@ async def test_a_function_of_watches_that_returns_no_keys_stops_nothing(
 
 
 async def test_a_failing_index_finds_nothing_and_a_failing_predicate_hides_nothing(
-    client: Client,
+    kube_client: Client,
 ) -> None:
     app = Operator("things")
     found_by: list[Any] = []
@@ -190,8 +194,10 @@ async def test_a_failing_index_finds_nothing_and_a_failing_predicate_hides_nothi
         found_by.append(context.children(MAPS, "x", "x"))
 
     with capture_logs() as lines:
-        async with running(app, client):
-            await settled(client, await client.of(Thing).create(Thing.new("one", "default")))
+        async with running(app, kube_client):
+            await settled(
+                kube_client, await kube_client.of(Thing).create(Thing.new("one", "default"))
+            )
             await eventually(lambda: found_by)
     assert not any(found_by)
     assert "Thing: indexes= of ConfigMap returned 'x'; return a list of values" in problems_in(
@@ -209,19 +215,23 @@ async def test_a_failing_index_finds_nothing_and_a_failing_predicate_hides_nothi
     ],
 )
 async def test_a_predicate_that_returns_no_truth_value_hides_nothing(
-    client: Client, answer: Any, said: str
+    kube_client: Client, answer: Any, said: str
 ) -> None:
     app = Operator("things")
     app.reconciles(Thing, predicate=lambda delta: answer)(good)
     with capture_logs() as lines:
-        async with running(app, client):
-            await settled(client, await client.of(Thing).create(Thing.new("one", "default")))
+        async with running(app, kube_client):
+            await settled(
+                kube_client, await kube_client.of(Thing).create(Thing.new("one", "default"))
+            )
     about = [each for each in lines if each.get("object") == "default/one"]
     with pytest.raises(ConfigError, match=said):
         raise ConfigError(about[0]["error"], "", "")
 
 
-async def test_an_index_of_the_own_kind_finds_who_names_a_watched_object(client: Client) -> None:
+async def test_an_index_of_the_own_kind_finds_who_names_a_watched_object(
+    kube_client: Client,
+) -> None:
     app = Operator("things")
     seen: list[tuple[str, ...]] = []
 
@@ -230,10 +240,10 @@ async def test_an_index_of_the_own_kind_finds_who_names_a_watched_object(client:
         alike = context.find(Thing, "size", found.spec.size)
         seen.append(tuple(each["metadata"]["name"] for each in alike))
 
-    async with running(app, client):
+    async with running(app, kube_client):
         for name, size in (("one", "b"), ("two", "c"), ("three", "b")):
             thing = Thing.new(name, "default", spec=Spec(size=size))
-            await settled(client, await client.of(Thing).create(thing))
+            await settled(kube_client, await kube_client.of(Thing).create(thing))
     assert set(seen[-1]) == {"one", "three"}
 
 
@@ -326,14 +336,14 @@ def raw(obj: Obj) -> Any:
     ],
 )
 async def test_a_webhook_that_fails_is_named_by_the_function_of_its_author(
-    client: Client, declare: Any, name: str, said: str
+    kube_client: Client, declare: Any, name: str, said: str
 ) -> None:
     app = Operator("things", kinds=[Thing])
     declare(app)
     with capture_logs() as lines:
-        async with running(app, client):
+        async with running(app, kube_client):
             with pytest.raises(Exception, match="the webhook failed"):
-                await client.of(Thing).create(Thing.new("one", "default"))
+                await kube_client.of(Thing).create(Thing.new("one", "default"))
     (line,) = [each for each in lines if "handler" in each]
     assert line["handler"] == f"{__name__}.{name}"
     with pytest.raises(ConfigError, match=said):
@@ -365,14 +375,14 @@ async def test_a_webhook_that_fails_is_named_by_the_function_of_its_author(
     ],
 )
 async def test_a_call_that_no_server_could_answer_is_refused_at_once(
-    client: Client, call: Any, said: str
+    kube_client: Client, call: Any, said: str
 ) -> None:
     with pytest.raises(ConfigError, match=said):
-        await call(client)
+        await call(kube_client)
 
 
 async def test_a_permanent_error_is_one_line_and_not_one_for_each_retry(
-    client: Client, caplog: pytest.LogCaptureFixture
+    kube_client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = Operator("things")
     calls: list[str] = []
@@ -382,27 +392,27 @@ async def test_a_permanent_error_is_one_line_and_not_one_for_each_retry(
         calls.append(found.name)
         raise ValueError(f"attempt {len(calls)}")
 
-    async with running(app, client):
-        await client.of(Thing).create(Thing.new("one", "default"))
+    async with running(app, kube_client):
+        await kube_client.of(Thing).create(Thing.new("one", "default"))
         await eventually(lambda: len(calls) > 5)
     failures = [each for each in caplog.records if "reconciliation failed" in each.getMessage()]
     assert len(failures) == 1
     assert failures[0].exc_info
 
 
-async def test_a_number_that_is_no_text_is_named_also_if_it_is_large(client: Client) -> None:
+async def test_a_number_that_is_no_text_is_named_also_if_it_is_large(kube_client: Client) -> None:
     wrong = MAPS.new("one", "default", data={"key": 12e45})
     with pytest.raises(ServerError, match="data.key: expected string, got .*1.2e.46"):
-        await client.patch(MAPS, ObjectKey("default", "one"), wrong, PatchType.APPLY)
+        await kube_client.patch(MAPS, ObjectKey("default", "one"), wrong, PatchType.APPLY)
 
 
-async def test_a_time_without_a_zone_is_refused_by_its_place(client: Client) -> None:
+async def test_a_time_without_a_zone_is_refused_by_its_place(kube_client: Client) -> None:
     naive = datetime(2026, 1, 2, 3, 4)  # noqa: DTZ001 - the mistake
     said = "ConfigMap.*data.at.*2026-01-02 03:04:00 has no time zone; make it with datetime.now"
     with pytest.raises(InvalidObject, match=said):
-        await client.create(MAPS, MAPS.new("one", "default", data={"at": naive}))
+        await kube_client.create(MAPS, MAPS.new("one", "default", data={"at": naive}))
     zoned = MAPS.new("one", "default", data={"at": naive.replace(tzinfo=UTC), "on": naive.date()})
-    made = await client.create(MAPS, zoned)
+    made = await kube_client.create(MAPS, zoned)
     assert made["data"] == {"at": "2026-01-02T03:04:00+00:00", "on": "2026-01-02"}
 
 
@@ -428,7 +438,7 @@ async def warnings_about(client: Client, name: str) -> list[str]:
     ],
 )
 async def test_a_failed_call_is_an_event_once_a_minute(
-    client: Client, error: Exception | None, timeout: float | None, said: str
+    kube_client: Client, error: Exception | None, timeout: float | None, said: str
 ) -> None:
     app, calls = Operator("things"), []
 
@@ -440,18 +450,18 @@ async def test_a_failed_call_is_an_event_once_a_minute(
         else:
             raise error
 
-    async with running(app, client):
-        one = await client.of(Thing).create(Thing.new("one", "default"))
-        await eventually(lambda: warnings_about(client, "one"))
+    async with running(app, kube_client):
+        one = await kube_client.of(Thing).create(Thing.new("one", "default"))
+        await eventually(lambda: warnings_about(kube_client, "one"))
         change = {"metadata": {"labels": {"a": "b"}}}
-        await client.patch(Thing.resource, one.key, change, PatchType.MERGE)
+        await kube_client.patch(Thing.resource, one.key, change, PatchType.MERGE)
         await eventually(lambda: len(calls) > 1)
-        await client.of(Thing).create(Thing.new("two", "default"))
-        await eventually(lambda: warnings_about(client, "two"))  # events are written in order
-        assert await warnings_about(client, "one") == [said]
+        await kube_client.of(Thing).create(Thing.new("two", "default"))
+        await eventually(lambda: warnings_about(kube_client, "two"))  # events are written in order
+        assert await warnings_about(kube_client, "one") == [said]
 
 
-async def test_a_missing_permission_names_the_two_ways_to_it(client: Client) -> None:
+async def test_a_missing_permission_names_the_two_ways_to_it(kube_client: Client) -> None:
     app = Operator("things")
 
     @app.reconciles(Thing)
@@ -462,8 +472,8 @@ async def test_a_missing_permission_names_the_two_ways_to_it(client: Client) -> 
         return [each for each in lines if each["event"] == "lacks a permission"]
 
     with capture_logs() as lines:
-        async with running(app, client):
-            await client.of(Thing).create(Thing.new("one", "default"))
+        async with running(app, kube_client):
+            await kube_client.of(Thing).create(Thing.new("one", "default"))
             await eventually(told)
     assert "nodes is forbidden" in told()[0]["error"]
     assert "kueuelib manifests FILE" in told()[0]["fix"]

@@ -27,7 +27,6 @@ from kueuelib.runtime import (
     frozen,
     is_true,
     kinds,
-    predicates,
 )
 from kueuelib.runtime.events import EventRecorder
 from kueuelib.runtime.operator.hooks import serve_hooks
@@ -75,7 +74,7 @@ async def seen(client: Client, *expected: str) -> None:
 # ---- metadata only ------------------------------------------------------------------------------
 
 
-async def test_children_can_be_followed_by_their_metadata(client: Client) -> None:
+async def test_children_can_be_followed_by_their_metadata(kube_client: Client) -> None:
     app = Operator("boxes")
     children: list[tuple[Obj, ...]] = []
 
@@ -85,14 +84,14 @@ async def test_children_can_be_followed_by_their_metadata(client: Client) -> Non
         children.append(context.children(kinds.CONFIG_MAPS))
 
     child = ObjectKey("default", "child")
-    async with running(app, client):
-        await client.of(Box).create(box(text="a"))
-        made = await eventually(lambda: client.get(kinds.CONFIG_MAPS, child))
+    async with running(app, kube_client):
+        await kube_client.of(Box).create(box(text="a"))
+        made = await eventually(lambda: kube_client.get(kinds.CONFIG_MAPS, child))
         assert made["data"] == {"text": "a"}
-        await client.patch(kinds.CONFIG_MAPS, child, {"data": {"text": "b"}}, PatchType.MERGE)
+        await kube_client.patch(kinds.CONFIG_MAPS, child, {"data": {"text": "b"}}, PatchType.MERGE)
 
         async def taken_back() -> bool:
-            return (await client.get(kinds.CONFIG_MAPS, child))["data"] == {"text": "a"}
+            return (await kube_client.get(kinds.CONFIG_MAPS, child))["data"] == {"text": "a"}
 
         await eventually(taken_back)
     held = [one for each in children for one in each]
@@ -100,7 +99,9 @@ async def test_children_can_be_followed_by_their_metadata(client: Client) -> Non
     assert all(set(one) == {"apiVersion", "kind", "metadata"} for one in held)
 
 
-async def test_an_equal_apply_of_a_child_known_by_its_metadata_is_skipped(client: Client) -> None:
+async def test_an_equal_apply_of_a_child_known_by_its_metadata_is_skipped(
+    kube_client: Client,
+) -> None:
     app = Operator("boxes")
     versions: list[str] = []
 
@@ -110,8 +111,8 @@ async def test_an_equal_apply_of_a_child_known_by_its_metadata_is_skipped(client
         versions.append("data" if "data" in answer else "cached")
         return Result(requeue_after=0.01)
 
-    async with running(app, client):
-        await client.of(Box).create(box())
+    async with running(app, kube_client):
+        await kube_client.of(Box).create(box())
         await eventually(lambda: len(versions) > 4)
     assert versions[0] == "data"
     assert set(versions[-3:]) == {"cached"}
@@ -130,7 +131,7 @@ def color(obj: Obj) -> list[str]:
     return [obj["data"]["color"]]
 
 
-async def test_children_are_found_by_a_named_index(client: Client) -> None:
+async def test_children_are_found_by_a_named_index(kube_client: Client) -> None:
     app = Operator("boxes")
 
     @app.reconciles(Box, owns=[kinds.CONFIG_MAPS], indexes={kinds.CONFIG_MAPS: {"color": color}})
@@ -141,13 +142,13 @@ async def test_children_are_found_by_a_named_index(client: Client) -> None:
         red = context.children(kinds.CONFIG_MAPS, "color", "red")
         context.report(Status(seen=tuple(each["metadata"]["name"] for each in red)))
 
-    async with running(app, client):
-        await client.of(Box).create(box("other"))
-        await client.of(Box).create(box())
-        await seen(client, "one-a", "one-c")
+    async with running(app, kube_client):
+        await kube_client.of(Box).create(box("other"))
+        await kube_client.of(Box).create(box())
+        await seen(kube_client, "one-a", "one-c")
 
 
-async def test_watched_objects_are_found_by_a_named_index(client: Client) -> None:
+async def test_watched_objects_are_found_by_a_named_index(kube_client: Client) -> None:
     app = Operator("boxes")
 
     @app.reconciles(
@@ -160,15 +161,15 @@ async def test_watched_objects_are_found_by_a_named_index(client: Client) -> Non
         blue = context.find(kinds.CONFIG_MAPS, "color", "blue")
         context.report(Status(seen=(*names, *(each["metadata"]["name"] for each in blue))))
 
-    async with running(app, client):
-        await client.of(Box).create(box())
+    async with running(app, kube_client):
+        await kube_client.of(Box).create(box())
         for name, shade in (("x", "blue"), ("y", "red")):
             made = kinds.CONFIG_MAPS.new(name, "default", data={"color": shade})
-            await client.create(kinds.CONFIG_MAPS, made)
-        await seen(client, "x")
+            await kube_client.create(kinds.CONFIG_MAPS, made)
+        await seen(kube_client, "x")
 
 
-async def test_an_index_that_is_not_declared_is_refused_by_name(client: Client) -> None:
+async def test_an_index_that_is_not_declared_is_refused_by_name(kube_client: Client) -> None:
     app = Operator("boxes")
     errors: list[str] = []
 
@@ -183,15 +184,15 @@ async def test_an_index_that_is_not_declared_is_refused_by_name(client: Client) 
                 look()
             errors.append(str(caught.value))
 
-    async with running(app, client):
-        await client.of(Box).create(box())
+    async with running(app, kube_client):
+        await kube_client.of(Box).create(box())
         await eventually(lambda: len(errors) >= 3)
     assert "ConfigMap has no index 'shape'" in errors[0]
     assert "ConfigMap is owned by Box" in errors[1]
     assert "Secret is not owned by Box" in errors[2]
 
 
-async def test_a_kind_of_children_can_be_watched_as_well(client: Client) -> None:
+async def test_a_kind_of_children_can_be_watched_as_well(kube_client: Client) -> None:
     """Objects of others are read from the cache, and never taken for its own."""
     app = Operator("boxes")
     seen: dict[str, Any] = {}
@@ -219,22 +220,22 @@ async def test_a_kind_of_children_can_be_watched_as_well(client: Client) -> None
             seen[name] = sorted(each["metadata"]["name"] for each in objects)
         seen["pruned"] = await context.prune(kinds.SECRETS)
 
-    async with running(app, client):
-        owner = await client.of(Box).create(box())
+    async with running(app, kube_client):
+        owner = await kube_client.of(Box).create(box())
         strange = kinds.SECRETS.new("strange", "default", labels={"tier": "web"})
         about = {"apiVersion": "example.com/v1", "kind": "Box", "name": "one"}
         strange["metadata"]["ownerReferences"] = [{**about, "uid": owner.metadata.uid}]
-        await client.create(kinds.SECRETS, strange)  # of the same owner, by another operator
+        await kube_client.create(kinds.SECRETS, strange)  # of the same owner, by another operator
         given = kinds.SECRETS.new("given", "default", labels={"tier": "web"}, data={"p": "YQ=="})
-        await client.create(kinds.SECRETS, given)
+        await kube_client.create(kinds.SECRETS, given)
         await eventually(lambda: seen.get("pruned") == 0)
         made = ObjectKey("default", "made")
-        assert (await client.get(kinds.SECRETS, made))["data"] == {"p": "YQ=="}
+        assert (await kube_client.get(kinds.SECRETS, made))["data"] == {"p": "YQ=="}
         await eventually(lambda: seen["found"] == ["given", "made", "strange"])
         assert seen["all"] == seen["indexed"] == ["made"]
         assert seen["made"] is not None
-        await client.delete(kinds.SECRETS, made)  # what is owned is still looked after
-        await eventually(lambda: client.get(kinds.SECRETS, made))
+        await kube_client.delete(kinds.SECRETS, made)  # what is owned is still looked after
+        await eventually(lambda: kube_client.get(kinds.SECRETS, made))
 
 
 # ---- adoption -----------------------------------------------------------------------------------
@@ -259,51 +260,54 @@ CHILD = ObjectKey("default", "child")
 
 
 async def test_a_child_that_belongs_to_nobody_is_adopted_if_the_author_says_so(
-    client: Client,
+    kube_client: Client,
 ) -> None:
     orphan = kinds.CONFIG_MAPS.new("child", "default", data={"other": "kept"})
-    await client.create(kinds.CONFIG_MAPS, orphan)
+    await kube_client.create(kinds.CONFIG_MAPS, orphan)
     app, errors = adopting(adopt=True)
-    async with running(app, client):
-        owner = await client.of(Box).create(box(text="a"))
+    async with running(app, kube_client):
+        owner = await kube_client.of(Box).create(box(text="a"))
 
         async def adopted() -> bool:
-            found = await client.get(kinds.CONFIG_MAPS, CHILD)
+            found = await kube_client.get(kinds.CONFIG_MAPS, CHILD)
             references = found["metadata"].get("ownerReferences") or [{}]
             return references[0].get("uid") == owner.metadata.uid
 
         await eventually(adopted)
-    assert (await client.get(kinds.CONFIG_MAPS, CHILD))["data"] == {"other": "kept", "text": "a"}
+    assert (await kube_client.get(kinds.CONFIG_MAPS, CHILD))["data"] == {
+        "other": "kept",
+        "text": "a",
+    }
     assert errors == []
 
 
-async def test_without_that_it_is_refused_and_the_error_names_the_way(client: Client) -> None:
+async def test_without_that_it_is_refused_and_the_error_names_the_way(kube_client: Client) -> None:
     orphan = kinds.CONFIG_MAPS.new("child", "default")
-    await client.create(kinds.CONFIG_MAPS, orphan)
+    await kube_client.create(kinds.CONFIG_MAPS, orphan)
     app, errors = adopting(adopt=False)
-    async with running(app, client):
-        await client.of(Box).create(box())
+    async with running(app, kube_client):
+        await kube_client.of(Box).create(box())
         await eventually(lambda: errors)
     assert "ConfigMap default/child: exists and does not belong to Box default/one" in errors[0]
     assert "adopt=True" in errors[0]
-    assert "data" not in await client.get(kinds.CONFIG_MAPS, CHILD)
+    assert "data" not in await kube_client.get(kinds.CONFIG_MAPS, CHILD)
 
 
 @pytest.mark.parametrize("adopt", [True, False])
 @pytest.mark.parametrize("labels", [{}, {"app.kubernetes.io/managed-by": "boxes"}])
 async def test_a_child_of_somebody_else_is_never_taken_over(
-    client: Client, labels: dict[str, str], adopt: bool
+    kube_client: Client, labels: dict[str, str], adopt: bool
 ) -> None:
     reference = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
     taken = kinds.CONFIG_MAPS.new("child", "default", labels=labels)
     taken["metadata"]["ownerReferences"] = [reference]
-    await client.create(kinds.CONFIG_MAPS, taken)
+    await kube_client.create(kinds.CONFIG_MAPS, taken)
     app, errors = adopting(adopt=adopt)
-    async with running(app, client):
-        await client.of(Box).create(box())
+    async with running(app, kube_client):
+        await kube_client.of(Box).create(box())
         await eventually(lambda: errors)
     assert "it belongs to Pod p" in errors[0]
-    found = await client.get(kinds.CONFIG_MAPS, CHILD)
+    found = await kube_client.get(kinds.CONFIG_MAPS, CHILD)
     assert [each["uid"] for each in found["metadata"]["ownerReferences"]] == ["u"]
 
 
@@ -322,46 +326,48 @@ def once(owned: Any, seen: list[bool]) -> Operator:
     return app
 
 
-async def test_the_child_of_an_earlier_object_is_absent_and_waited_for(client: Client) -> None:
+async def test_the_child_of_an_earlier_object_is_absent_and_waited_for(kube_client: Client) -> None:
     """No garbage collector runs, as if it were late."""
     seen: list[bool] = []
-    async with running(once(kinds.CONFIG_MAPS, seen), client):
-        first = await settled(client, await client.of(Box).create(box()))
-        await client.of(Box).delete(ONE)
-        await eventually(lambda: gone(client))
+    async with running(once(kinds.CONFIG_MAPS, seen), kube_client):
+        first = await settled(kube_client, await kube_client.of(Box).create(box()))
+        await kube_client.of(Box).delete(ONE)
+        await eventually(lambda: gone(kube_client))
         with capture_logs() as lines:
-            second = await client.of(Box).create(box())
+            second = await kube_client.of(Box).create(box())
             before = len(seen)
             await eventually(lambda: len(seen) > before + 9)
         assert not any(seen[before:])
-        assert not is_true(await client.of(Box).get(ONE), "Ready")
+        assert not is_true(await kube_client.of(Box).get(ONE), "Ready")
         (told,) = [line for line in lines if line["log_level"] in ("warning", "error")]
         text = "ConfigMap default/child belongs to an earlier Box with the same name"
         assert text in told["changed"][0]
-        left = await client.get(kinds.CONFIG_MAPS, CHILD)
+        left = await kube_client.get(kinds.CONFIG_MAPS, CHILD)
         assert [each["uid"] for each in left["metadata"]["ownerReferences"]] == [first.metadata.uid]
-        await client.delete(kinds.CONFIG_MAPS, CHILD)  # as the garbage collector does
-        assert is_true(await settled(client, second), "Ready")
-    made = await client.get(kinds.CONFIG_MAPS, CHILD)
+        await kube_client.delete(kinds.CONFIG_MAPS, CHILD)  # as the garbage collector does
+        assert is_true(await settled(kube_client, second), "Ready")
+    made = await kube_client.get(kinds.CONFIG_MAPS, CHILD)
     assert [each["uid"] for each in made["metadata"]["ownerReferences"]] == [second.metadata.uid]
 
 
-async def test_what_a_call_finds_by_name_is_not_pruned(client: Client) -> None:
+async def test_what_a_call_finds_by_name_is_not_pruned(kube_client: Client) -> None:
     """A password that is written once is not renewed."""
     seen: list[bool] = []
-    async with running(once(kinds.SECRETS, seen), client):
-        await settled(client, await client.of(Box).create(box()))
-        first = await client.get(kinds.SECRETS, CHILD)
+    async with running(once(kinds.SECRETS, seen), kube_client):
+        await settled(kube_client, await kube_client.of(Box).create(box()))
+        first = await kube_client.get(kinds.SECRETS, CHILD)
         other = kinds.SECRETS.new("other", "default")
         other["metadata"] |= {key: first["metadata"][key] for key in ("labels", "ownerReferences")}
-        await client.create(kinds.SECRETS, other)
+        await kube_client.create(kinds.SECRETS, other)
 
         async def pruned() -> bool:
-            left = (await client.list(kinds.SECRETS)).items
+            left = (await kube_client.list(kinds.SECRETS)).items
             return [each["metadata"]["name"] for each in left] == ["child"]
 
         await eventually(pruned)
-    assert (await client.get(kinds.SECRETS, CHILD))["metadata"]["uid"] == first["metadata"]["uid"]
+    assert (await kube_client.get(kinds.SECRETS, CHILD))["metadata"]["uid"] == first["metadata"][
+        "uid"
+    ]
     assert seen[0] is False
     assert all(seen[1:])
 
@@ -369,7 +375,7 @@ async def test_what_a_call_finds_by_name_is_not_pruned(client: Client) -> None:
 # ---- typed webhooks -----------------------------------------------------------------------------
 
 
-async def test_defaults_of_a_class_take_and_return_typed_objects(client: Client) -> None:
+async def test_defaults_of_a_class_take_and_return_typed_objects(kube_client: Client) -> None:
     app = Operator("boxes", kinds=[Box])
     given: list[Box] = []
 
@@ -383,13 +389,13 @@ async def test_defaults_of_a_class_take_and_return_typed_objects(client: Client)
     def small(new: Box | None, old: Box | None, request: Any) -> list[Any]:
         return []
 
-    async with running(app, client):
+    async with running(app, kube_client):
         raw = Box.resource.new("one", "default", spec={"size": 0})
         raw["metadata"]["annotations"] = {"a": "b"}
-        made = await client.create(Box.resource, raw)
+        made = await kube_client.create(Box.resource, raw)
         assert made["spec"] == {"text": "one", "size": 0}
         assert made["metadata"]["annotations"] == {"a": "b"}
-        assert (await client.of(Box).create(box("two", text="x"))).spec.text == "x"
+        assert (await kube_client.of(Box).create(box("two", text="x"))).spec.text == "x"
     assert all(isinstance(each, Box) for each in given)
 
 
@@ -415,20 +421,20 @@ def test_a_check_of_deletions_cannot_have_one_argument() -> None:
         app.validates(Box, operations=["UPDATE", "DELETE"])(lambda new: [])
 
 
-async def test_settled_waits_for_the_generation_of_an_object(client: Client) -> None:
+async def test_settled_waits_for_the_generation_of_an_object(kube_client: Client) -> None:
     app = Operator("boxes")
 
     @app.reconciles(Box)
     async def noted(found: Box, context: Context) -> None:
         context.condition("Ready", True, "Noted", found.spec.text)
 
-    async with running(app, client):
-        boxes = client.of(Box)
-        one = await settled(client, await boxes.create(box("one", text="a")))
-        one = await settled(client, await boxes.replace(one.evolve(spec=Spec(text="b"))))
+    async with running(app, kube_client):
+        boxes = kube_client.of(Box)
+        one = await settled(kube_client, await boxes.create(box("one", text="a")))
+        one = await settled(kube_client, await boxes.replace(one.evolve(spec=Spec(text="b"))))
         assert [each.message for each in one.status.conditions] == ["b"]
     with pytest.raises(AssertionError, match=r"not within 0\.1 s"):
-        await settled(client, await boxes.create(box("two")), within=0.1)
+        await settled(kube_client, await boxes.create(box("two")), within=0.1)
 
 
 def test_a_defaulting_function_that_gets_what_is_no_such_object_denies_the_request() -> None:
@@ -448,16 +454,16 @@ def test_a_defaulting_function_that_gets_what_is_no_such_object_denies_the_reque
     assert served["/default-boxes.example.com"](unknown) == unknown
 
 
-async def test_defaults_of_a_resource_take_raw_objects(client: Client) -> None:
+async def test_defaults_of_a_resource_take_raw_objects(kube_client: Client) -> None:
     app = Operator("maps")
 
     @app.defaults(kinds.CONFIG_MAPS, object_selector={"matchLabels": {"filled": "yes"}})
     def raw(obj: Obj) -> Obj:
         return {**obj, "data": {"a": "b"}}
 
-    async with running(app, client):
+    async with running(app, kube_client):
         made = kinds.CONFIG_MAPS.new("one", "default", labels={"filled": "yes"})
-        assert (await client.create(kinds.CONFIG_MAPS, made))["data"] == {"a": "b"}
+        assert (await kube_client.create(kinds.CONFIG_MAPS, made))["data"] == {"a": "b"}
 
 
 async def _good(found: Any, context: Context) -> None:
@@ -502,7 +508,9 @@ def test_what_could_not_be_called_later_is_refused(declare: Any, message: str) -
         declare(Operator("boxes"))
 
 
-async def test_a_wrong_return_value_fails_one_object_and_not_the_operator(client: Client) -> None:
+async def test_a_wrong_return_value_fails_one_object_and_not_the_operator(
+    kube_client: Client,
+) -> None:
     app = Operator("boxes")
     calls: list[str] = []
 
@@ -512,29 +520,29 @@ async def test_a_wrong_return_value_fails_one_object_and_not_the_operator(client
         context.condition("Ready", True, "Seen")
         return 60 if found.metadata.name == "one" else None
 
-    async with running(app, client):
-        boxes = client.of(Box)
+    async with running(app, kube_client):
+        boxes = kube_client.of(Box)
         await boxes.create(box("one"))
         await eventually(lambda: calls.count("one") > 1)
-        await settled(client, await boxes.create(box("two")))
+        await settled(kube_client, await boxes.create(box("two")))
     for given in ("60", True, timedelta(minutes=1)):
         with pytest.raises(TypeError, match="requeue_after is .*; give seconds, for example"):
             Result(requeue_after=given)  # type: ignore[arg-type]
 
 
 async def test_a_check_that_returns_no_errors_of_fields_denies_and_says_so(
-    client: Client, caplog: pytest.LogCaptureFixture
+    kube_client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     app = Operator("boxes", kinds=[Box])
     wrong: Any = lambda new: "no"  # noqa: E731
     app.validates(Box)(wrong)
-    async with running(app, client):
+    async with running(app, kube_client):
         with pytest.raises(Exception, match="the webhook failed"):
-            await client.of(Box).create(box())
+            await kube_client.of(Box).create(box())
     assert "returned 'no'; return a list of FieldError, or a ValidationResult" in caplog.text
 
 
-async def test_two_operators_do_not_fight_about_one_child(client: Client) -> None:
+async def test_two_operators_do_not_fight_about_one_child(kube_client: Client) -> None:
     def apart(name: str, errors: list[str], *, adopt: bool = False) -> Operator:
         app = Operator(name)
 
@@ -550,16 +558,16 @@ async def test_two_operators_do_not_fight_about_one_child(client: Client) -> Non
         return app
 
     errors: list[str] = []
-    async with running(apart("first", errors), client):
-        one = await settled(client, await client.of(Box).create(box()))
-        async with running(apart("second", errors), client):
+    async with running(apart("first", errors), kube_client):
+        one = await settled(kube_client, await kube_client.of(Box).create(box()))
+        async with running(apart("second", errors), kube_client):
             await eventually(lambda: errors)
     assert "default/one: is managed by 'first' for the same Box; stop 'first'" in errors[0]
     errors.clear()
-    async with running(apart("second", errors, adopt=True), client):
+    async with running(apart("second", errors, adopt=True), kube_client):
 
         async def taken() -> bool:
-            found = await client.get(kinds.CONFIG_MAPS, one.key)
+            found = await kube_client.get(kinds.CONFIG_MAPS, one.key)
             return bool(found["data"]["by"] == "second")
 
         await eventually(taken)
@@ -587,8 +595,8 @@ def test_a_condition_that_a_server_would_refuse_is_refused_at_once(
         context.condition(*given)
 
 
-def test_an_event_of_no_such_type_is_refused_in_one_line(client: Client) -> None:
-    recorder = EventRecorder(client, "boxes")
+def test_an_event_of_no_such_type_is_refused_in_one_line(kube_client: Client) -> None:
+    recorder = EventRecorder(kube_client, "boxes")
     around = type("Around", (), {"recorder": recorder, "client": None})()
     context = Context(around, kinds.CONFIG_MAPS.new("one"))  # type: ignore[arg-type]
     wrong: Any = "Warn"
@@ -631,7 +639,7 @@ async def test_a_condition_needs_a_status() -> None:
 
 
 async def test_a_change_while_the_status_is_written_is_seen_after_a_settled_result(
-    client: Client, monkeypatch: pytest.MonkeyPatch
+    kube_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = Operator("boxes")
     texts: list[str] = []
@@ -647,13 +655,13 @@ async def test_a_change_while_the_status_is_written_is_seen_after_a_settled_resu
     async def slow(self: Client, *args: Any, **options: Any) -> Any:
         answer = await patch(self, *args, **options)
         if options.get("subresource") == "status" and texts == ["a"]:
-            await patch(client, Box.resource, ONE, {"spec": {"text": "b"}}, PatchType.MERGE)
+            await patch(kube_client, Box.resource, ONE, {"spec": {"text": "b"}}, PatchType.MERGE)
             await asyncio.sleep(0.1)  # the informer hears of it, while this answer is on its way
         return answer
 
     monkeypatch.setattr(Client, "patch", slow)
-    async with running(app, client):
-        await client.of(Box).create(box(text="a"))
+    async with running(app, kube_client):
+        await kube_client.of(Box).create(box(text="a"))
         await eventually(lambda: texts[-1:] == ["b"])
 
 
@@ -679,23 +687,25 @@ async def gone(client: Client, key: ObjectKey = ONE) -> bool:
     return key not in {one.key for one in await client.of(Box).list()}
 
 
-async def test_a_finalizer_without_a_name_carries_that_of_the_operator(client: Client) -> None:
+async def test_a_finalizer_without_a_name_carries_that_of_the_operator(kube_client: Client) -> None:
     calls: list[str] = []
-    async with running(ending("boxes", calls), client):
-        boxes = client.of(Box)
-        one = await settled(client, await boxes.create(box()))
+    async with running(ending("boxes", calls), kube_client):
+        boxes = kube_client.of(Box)
+        one = await settled(kube_client, await boxes.create(box()))
         assert one.metadata.finalizers == ("kueuelib.dev/boxes",)
         await boxes.delete(ONE)
-        await eventually(lambda: gone(client))
+        await eventually(lambda: gone(kube_client))
     assert calls[-1] == "boxes ends one"
 
 
-async def test_a_finalizer_that_came_with_the_object_goes_with_the_teardown(client: Client) -> None:
+async def test_a_finalizer_that_came_with_the_object_goes_with_the_teardown(
+    kube_client: Client,
+) -> None:
     calls: list[str] = []
-    async with running(ending("boxes", calls, "a.b/c"), client):
-        boxes = client.of(Box)
+    async with running(ending("boxes", calls, "a.b/c"), kube_client):
+        boxes = kube_client.of(Box)
         meta = ObjectMeta(name="one", namespace="default", finalizers=("a.b/c", "x.y/z"))
-        await settled(client, await boxes.create(Box(metadata=meta)))
+        await settled(kube_client, await boxes.create(Box(metadata=meta)))
         await boxes.delete(ONE)
 
         async def rest() -> bool:
@@ -706,42 +716,42 @@ async def test_a_finalizer_that_came_with_the_object_goes_with_the_teardown(clie
 
 
 async def test_an_operator_that_has_ended_waits_for_the_others_and_is_not_called_again(
-    client: Client,
+    kube_client: Client,
 ) -> None:
     """Also if one of them is away, and if one sees the object only after it was deleted."""
     calls: list[str] = []
-    async with running(ending("away", calls, "a.b/c"), client):
-        await settled(client, await client.of(Box).create(box()))
-    async with running(ending("quick", calls, "a.b/c"), client):
-        await client.of(Box).delete(ONE)
+    async with running(ending("away", calls, "a.b/c"), kube_client):
+        await settled(kube_client, await kube_client.of(Box).create(box()))
+    async with running(ending("quick", calls, "a.b/c"), kube_client):
+        await kube_client.of(Box).delete(ONE)
         with capture_logs() as lines:
             await eventually(lambda: any("operators" in line for line in lines))
         label = {"metadata": {"labels": {"a": "b"}}}
-        await client.patch(Box.resource, ONE, label, PatchType.MERGE)
-        async with running(ending("late", calls, "a.b/c"), client):
+        await kube_client.patch(Box.resource, ONE, label, PatchType.MERGE)
+        async with running(ending("late", calls, "a.b/c"), kube_client):
             await eventually(lambda: "late ends one" in calls)
-        assert not await gone(client)
+        assert not await gone(kube_client)
     assert calls.count("quick ends one") == 1
     assert [line["operators"] for line in lines if "operators" in line] == [["away"]]
-    async with running(ending("away", calls, "a.b/c"), client):
-        await eventually(lambda: gone(client))
+    async with running(ending("away", calls, "a.b/c"), kube_client):
+        await eventually(lambda: gone(kube_client))
     assert calls[-1] == "away ends one"
 
 
 async def test_an_operator_with_a_new_name_takes_over_what_it_held_under_the_old_one(
-    client: Client,
+    kube_client: Client,
 ) -> None:
     calls: list[str] = []
-    async with running(ending("old", calls, "a.b/c"), client):
-        await settled(client, await client.of(Box).create(box()))
-    async with running(ending("new", calls, "a.b/c", adopt=["old"]), client):
-        await client.of(Box).delete(ONE)
-        await eventually(lambda: gone(client))
+    async with running(ending("old", calls, "a.b/c"), kube_client):
+        await settled(kube_client, await kube_client.of(Box).create(box()))
+    async with running(ending("new", calls, "a.b/c", adopt=["old"]), kube_client):
+        await kube_client.of(Box).delete(ONE)
+        await eventually(lambda: gone(kube_client))
     assert calls[-1] == "new ends one"
 
 
 async def test_a_teardown_that_cannot_succeed_keeps_the_object_until_something_changes(
-    client: Client,
+    kube_client: Client,
 ) -> None:
     app, calls = Operator("boxes"), []
 
@@ -755,43 +765,14 @@ async def test_a_teardown_that_cannot_succeed_keeps_the_object_until_something_c
         if not found.spec.text:
             raise TerminalError("no text")
 
-    async with running(app, client):
-        await settled(client, await client.of(Box).create(box()))
-        await client.of(Box).delete(ONE)
+    async with running(app, kube_client):
+        await settled(kube_client, await kube_client.of(Box).create(box()))
+        await kube_client.of(Box).delete(ONE)
 
         await eventually(lambda: calls)
         await asyncio.sleep(0.3)  # an error that is retried comes after 5 ms, 10 ms, ...
-        assert not await gone(client)
+        assert not await gone(kube_client)
         assert calls == [""]
-        await client.patch(Box.resource, ONE, {"spec": {"text": "a"}}, PatchType.MERGE)
-        await eventually(lambda: gone(client))
+        await kube_client.patch(Box.resource, ONE, {"spec": {"text": "a"}}, PatchType.MERGE)
+        await eventually(lambda: gone(kube_client))
     assert calls == ["", "a"]
-
-
-# ---- timers -------------------------------------------------------------------------------------
-
-
-async def test_a_check_that_records_its_time_is_a_timer_that_each_call_starts_again(
-    client: Client,
-) -> None:
-    app, calls = Operator("boxes"), list[float]()
-    time = asyncio.get_running_loop().time
-
-    @app.reconciles(Box, predicate=predicates.generation_changed)
-    async def reconcile(found: Box, context: Context) -> Result | None:
-        calls.append(time())
-        context.report(Status(seen=(str(len(calls)),)))
-        return Result(requeue_after=1.0) if found.spec.text != "stop" else None
-
-    async with running(app, client):
-        one = await settled(client, await client.of(Box).create(box()))
-        await asyncio.sleep(0.5)
-        assert len(calls) == 1
-        await client.patch(Box.resource, ONE, {"spec": {"text": "a"}}, PatchType.MERGE)
-        await eventually(lambda: len(calls) == 3)
-        assert calls[2] - calls[1] >= 0.99
-        await client.patch(Box.resource, ONE, {"spec": {"text": "stop"}}, PatchType.MERGE)
-        await eventually(lambda: len(calls) == 4)
-        await asyncio.sleep(1.2)
-    assert len(calls) == 4
-    assert one.status.seen == ("1",)

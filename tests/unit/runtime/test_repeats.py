@@ -311,10 +311,10 @@ async def hurries(found: Loop, context: Context) -> Result:
     ],
 )
 async def test_what_loops_is_named_within_ten_rounds_with_what_changes(
-    client: Client, function: Any, changed: str, cause: Cause
+    kube_client: Client, function: Any, changed: str, cause: Cause
 ) -> None:
     app, calls = Operator("loops"), 0
-    OTHERS.append(client)
+    OTHERS.append(kube_client)
 
     async def counted(found: Loop, context: Context) -> Any:
         nonlocal calls
@@ -327,8 +327,8 @@ async def test_what_loops_is_named_within_ten_rounds_with_what_changes(
         return [each for each in lines if "again and again" in each["event"]]
 
     with capture_logs() as lines:
-        async with running(app, client):
-            await client.of(Loop).create(Loop.new("one", "default"))
+        async with running(app, kube_client):
+            await kube_client.of(Loop).create(Loop.new("one", "default"))
             await eventually(told)
     (line,) = told()
     assert line["times"] <= calls <= 10
@@ -336,16 +336,18 @@ async def test_what_loops_is_named_within_ten_rounds_with_what_changes(
     assert line["fix"] == cause.value
 
 
-async def test_settled_says_that_the_operator_repeats_itself(client: Client) -> None:
+async def test_settled_says_that_the_operator_repeats_itself(kube_client: Client) -> None:
     app = Operator("loops")
     app.reconciles(Loop)(grows)
-    async with running(app, client):
-        one = await client.of(Loop).create(Loop.new("one", "default"))
+    async with running(app, kube_client):
+        one = await kube_client.of(Loop).create(Loop.new("one", "default"))
         with pytest.raises(AssertionError, match="reconciles Loop default/one again and again: "):
-            await settled(client, one, within=1)
+            await settled(kube_client, one, within=1)
 
 
-async def test_an_operator_that_makes_its_children_one_by_one_is_left_alone(client: Client) -> None:
+async def test_an_operator_that_makes_its_children_one_by_one_is_left_alone(
+    kube_client: Client,
+) -> None:
     app = Operator("loops")
 
     @app.reconciles(Loop, owns=[MAPS])
@@ -356,11 +358,11 @@ async def test_an_operator_that_makes_its_children_one_by_one_is_left_alone(clie
         context.report(Status(note=f"{count} of 20"))
 
     with capture_logs() as lines:
-        async with running(app, client):
-            await client.of(Loop).create(Loop.new("one", "default"))
+        async with running(app, kube_client):
+            await kube_client.of(Loop).create(Loop.new("one", "default"))
 
             async def done() -> bool:
-                one = await client.of(Loop).get(ObjectKey("default", "one"))
+                one = await kube_client.of(Loop).get(ObjectKey("default", "one"))
                 return one.status.note == "20 of 20"
 
             await eventually(done)

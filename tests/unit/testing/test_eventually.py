@@ -91,13 +91,13 @@ def untried() -> None:
 
 
 async def test_a_wait_that_fails_says_what_the_reconciler_failed_at_last(
-    client: Client, caplog: pytest.LogCaptureFixture
+    kube_client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running(app, client):
+    async with running(app, kube_client):
         new = Thing.new("bad", "default", spec=Spec(failures=1_000))
-        bad = await client.of(Thing).create(new)
+        bad = await kube_client.of(Thing).create(new)
         with pytest.raises(AssertionError) as raised:
-            await settled(client, bad, within=0.3)
+            await settled(kube_client, bad, within=0.3)
         with pytest.raises(AssertionError, match="default/bad with RuntimeError"):
             await eventually(lambda: False, within=0.1)
     assert "at the end it was observedGeneration 0 of default/bad, not yet 1: no call" in str(
@@ -114,35 +114,37 @@ async def test_a_wait_that_fails_says_what_the_reconciler_failed_at_last(
 
 
 async def test_a_reconciler_that_fails_after_it_set_a_condition_has_not_settled(
-    client: Client,
+    kube_client: Client,
 ) -> None:
-    async with running(app, client):
+    async with running(app, kube_client):
         new = Thing.new("late", "default", spec=Spec(failures=1_000, says_ready=True))
-        late = await client.of(Thing).create(new)
+        late = await kube_client.of(Thing).create(new)
         with pytest.raises(AssertionError, match="observedGeneration 0 .*default/late with Runti"):
-            await settled(client, late, within=0.5)
-        late = await client.of(Thing).get(late.key)
+            await settled(kube_client, late, within=0.5)
+        late = await kube_client.of(Thing).get(late.key)
         ready = late.status.conditions[0]
         assert (ready.type, ready.reason, ready.observed_generation) == ("Ready", "Begun", 1)
-        late = await client.of(Thing).replace(late.evolve(spec=Spec()))
-        late = await settled(client, late)
+        late = await kube_client.of(Thing).replace(late.evolve(spec=Spec()))
+        late = await settled(kube_client, late)
         failing = late.evolve(spec=Spec(failures=1_000, says_ready=True))
-        failing = await client.of(Thing).replace(failing)
+        failing = await kube_client.of(Thing).replace(failing)
         with pytest.raises(AssertionError, match="observedGeneration 2 of default/late, not yet 3"):
-            await settled(client, failing, within=0.5)
+            await settled(kube_client, failing, within=0.5)
 
 
-async def test_a_failure_that_was_overcome_is_not_blamed(client: Client) -> None:
-    async with running(app, client):
+async def test_a_failure_that_was_overcome_is_not_blamed(kube_client: Client) -> None:
+    async with running(app, kube_client):
         new = Thing.new("better", "default", spec=Spec(failures=2))
-        await settled(client, await client.of(Thing).create(new))
+        await settled(kube_client, await kube_client.of(Thing).create(new))
         assert TRIED["better"] >= 3
         with pytest.raises(AssertionError) as raised:
             await eventually(lambda: False, within=0)
     assert str(raised.value) == "not within 0 s; at the end it was False"
 
 
-async def test_a_status_without_observed_generation_cannot_be_waited_for(client: Client) -> None:
+async def test_a_status_without_observed_generation_cannot_be_waited_for(
+    kube_client: Client,
+) -> None:
     @crd("example.com", "v1", plural="blanks")
     @frozen
     class Blank(KubeObject):
@@ -151,7 +153,7 @@ async def test_a_status_without_observed_generation_cannot_be_waited_for(client:
         status: Spec = Spec()
 
     with pytest.raises(ConfigError, match=r"settled\(Blank\).*extend ConditionedStatus"):
-        await settled(client, Blank.new("one", "default"))
+        await settled(kube_client, Blank.new("one", "default"))
 
     @crd("example.com", "v1", plural="bares")
     @frozen
@@ -159,4 +161,4 @@ async def test_a_status_without_observed_generation_cannot_be_waited_for(client:
         """Without a status."""
 
     with pytest.raises(ConfigError, match=r"settled\(Bare\): the class has no field status; add"):
-        await settled(client, Bare.new("one", "default"))
+        await settled(kube_client, Bare.new("one", "default"))

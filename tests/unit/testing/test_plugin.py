@@ -44,35 +44,35 @@ def test_a_kubeconfig(api_server, kubeconfig):
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("n", range(3))
-async def test_a_client_of_a_new_server(client, n):
+async def test_a_client_of_a_new_server(kube_client, n):
     obj = {"apiVersion": "v1", "kind": "ConfigMap",
            "metadata": {"name": "a", "namespace": "default"}}
-    await client.create(CONFIG_MAPS, obj)
+    await kube_client.create(CONFIG_MAPS, obj)
 
 
 @pytest.mark.asyncio
 @pytest.mark.api_server(simulate=True, start_time=1_000_000_000)
-async def test_a_clock_that_is_moved(api_server, client):
+async def test_a_clock_that_is_moved(api_server, kube_client):
     template = {
         "metadata": {"annotations": {"kueuelib.dev/run-seconds": "3600"}},
         "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
     }
     job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": template},
            "metadata": {"name": "j", "namespace": "default"}}
-    made = await client.create(JOBS, job)
+    made = await kube_client.create(JOBS, job)
     assert made["metadata"]["creationTimestamp"] == "2001-09-09T01:46:40Z"
     api_server.settle()
-    assert (await client.get(JOBS, ObjectKey("default", "j")))["status"]["active"] == 1
+    assert (await kube_client.get(JOBS, ObjectKey("default", "j")))["status"]["active"] == 1
     api_server.advance(3599)
-    assert (await client.get(JOBS, ObjectKey("default", "j")))["status"]["active"] == 1
+    assert (await kube_client.get(JOBS, ObjectKey("default", "j")))["status"]["active"] == 1
     api_server.advance(2)
-    done = await client.get(JOBS, ObjectKey("default", "j"))
+    done = await kube_client.get(JOBS, ObjectKey("default", "j"))
     assert done["status"]["completionTime"] >= "2001-09-09T02:46:40Z"
 
 
 @pytest.mark.asyncio
 @pytest.mark.api_server(authorization="rbac")
-async def test_a_server_with_roles(api_server, client):
+async def test_a_server_with_roles(api_server, kube_client):
     found = read(api_server, "/apis/rbac.authorization.k8s.io/v1/clusterroles")["items"]
     assert "view" in {each["metadata"]["name"] for each in found}
 """

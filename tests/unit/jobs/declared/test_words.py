@@ -276,42 +276,44 @@ def test_a_session_cluster_is_left_alone() -> None:
     assert default_job(DEPLOYMENTS, obj, settings, namespace_labels={}, has_ancestor=False) is obj
 
 
-async def test_a_flink_deployment_waits_starts_and_is_stopped_in_a_cluster(client: Client) -> None:
+async def test_a_flink_deployment_waits_starts_and_is_stopped_in_a_cluster(
+    kube_client: Client,
+) -> None:
     resource = DEPLOYMENTS.resource
-    await client.create(kinds.CRDS, yaml.safe_load((FLINK / "crd.yaml").read_text()))
+    await kube_client.create(kinds.CRDS, yaml.safe_load((FLINK / "crd.yaml").read_text()))
     queue = make_cluster_queue("all", {"spot": {"cpu": 5, "memory": "20Gi"}})
-    async with queueing(client, DEPLOYMENTS):
+    async with queueing(kube_client, DEPLOYMENTS):
         for each in (make_flavor("spot"), queue, make_local_queue("team", "all", "default")):
-            await client.of(type(each)).create(each)
+            await kube_client.of(type(each)).create(each)
         flink = Deployments()
         wanted = yaml.safe_load((FLINK / "deployment.yaml").read_text())
         container = {"name": "flink-main-container", "env": [{"name": "A", "value": "b"}]}
         wanted["spec"]["podTemplate"] = {"kind": "Pod", "spec": {"containers": [container]}}
-        first = await eventually(lambda: client.create(resource, wanted))
+        first = await eventually(lambda: kube_client.create(resource, wanted))
 
         async def state(name: str, word: str) -> Any:
-            found = await client.get(resource, ObjectKey("default", name))
+            found = await kube_client.get(resource, ObjectKey("default", name))
             return found if found["spec"]["job"].get("state") == word else None
 
         one = await eventually(lambda: state("clicks", "running"))
         assert one["spec"]["taskManager"]["podTemplate"]["metadata"]["labels"]
-        await _tell(client, flink.running(one))
+        await _tell(kube_client, flink.running(one))
         wanted["metadata"]["name"] = "views"
-        await client.create(resource, wanted)
+        await kube_client.create(resource, wanted)
         assert await eventually(lambda: state("views", "suspended"))
         key = ObjectKey("default", "clicks")
         active = {"spec": {"active": False}}
         (workload,) = [
             each
-            for each in (await client.list(kinds.WORKLOADS, "default")).items
+            for each in (await kube_client.list(kinds.WORKLOADS, "default")).items
             if each["metadata"]["ownerReferences"][0]["uid"] == first["metadata"]["uid"]
         ]
-        await client.patch(kinds.WORKLOADS, key_of(workload), active, PatchType.MERGE)
+        await kube_client.patch(kinds.WORKLOADS, key_of(workload), active, PatchType.MERGE)
         stopped = await eventually(lambda: state("clicks", "suspended"))
         assert await state("views", "suspended"), "its pods use the quota"
-        await _tell(client, flink.stopped(stopped))
+        await _tell(kube_client, flink.stopped(stopped))
         assert await eventually(lambda: state("views", "running"))
-        restored = await client.get(resource, key)
+        restored = await kube_client.get(resource, key)
         wanted["spec"]["job"]["state"] = "suspended"
         assert restored["spec"] == wanted["spec"]
 

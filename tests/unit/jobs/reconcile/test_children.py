@@ -172,7 +172,7 @@ def below(owner, kind, name, **fields):
     return made
 
 
-async def test_jobs_at_any_depth_stop_before_another_job_gets_the_quota_of_the_highest(client):
+async def test_jobs_at_any_depth_stop_before_another_job_gets_the_quota_of_the_highest(kube_client):
     """Below another job, and below an object of a kind that is not queued."""
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
     spec = {"template": {"spec": {"containers": [container], "restartPolicy": "Never"}}}
@@ -180,7 +180,7 @@ async def test_jobs_at_any_depth_stop_before_another_job_gets_the_quota_of_the_h
     lower = ("middle", "below-a-job", "below-a-map")
 
     async def running():
-        jobs = (await client.list(kinds.JOBS)).items
+        jobs = (await kube_client.list(kinds.JOBS)).items
         return {job["metadata"]["name"] for job in jobs if not job["spec"]["suspend"]}
 
     async def run(*names):
@@ -189,27 +189,31 @@ async def test_jobs_at_any_depth_stop_before_another_job_gets_the_quota_of_the_h
 
         await eventually(do, 20)
 
-    async with queueing(client):
+    async with queueing(kube_client):
         cluster_queue = make_cluster_queue("all", {"spot": {"cpu": 1}})
         for each in (make_flavor("spot"), cluster_queue, make_local_queue("q", "all", "default")):
-            await client.of(type(each)).create(each)
-        top = await client.create(kinds.JOBS, kinds.JOBS.new("top", "default", **queued))
+            await kube_client.of(type(each)).create(each)
+        top = await kube_client.create(kinds.JOBS, kinds.JOBS.new("top", "default", **queued))
         await run("top")
-        between = await client.create(kinds.CONFIG_MAPS, below(top, kinds.CONFIG_MAPS, "between"))
-        middle = await client.create(kinds.JOBS, below(top, kinds.JOBS, "middle", spec=spec))
+        between = await kube_client.create(
+            kinds.CONFIG_MAPS, below(top, kinds.CONFIG_MAPS, "between")
+        )
+        middle = await kube_client.create(kinds.JOBS, below(top, kinds.JOBS, "middle", spec=spec))
         for owner, name in ((middle, "below-a-job"), (between, "below-a-map")):
-            await client.create(kinds.JOBS, below(owner, kinds.JOBS, name, spec=spec))
+            await kube_client.create(kinds.JOBS, below(owner, kinds.JOBS, name, spec=spec))
         for name in lower:
             key, body = ObjectKey("default", name), {"spec": {"suspend": False}}
-            await client.patch(kinds.JOBS, key, body, PatchType.MERGE)
+            await kube_client.patch(kinds.JOBS, key, body, PatchType.MERGE)
         await run("top", *lower)
-        (workload,) = (await client.list(kinds.WORKLOADS)).items
+        (workload,) = (await kube_client.list(kinds.WORKLOADS)).items
         off = {"spec": {"active": False}}
-        await client.patch(kinds.WORKLOADS, key_of(workload), off, PatchType.MERGE)
+        await kube_client.patch(kinds.WORKLOADS, key_of(workload), off, PatchType.MERGE)
         await run(*lower)
         seen = {"type": "Suspended", "status": "True", "lastTransitionTime": "2024-01-01T00:00:00Z"}
         body = {"status": {"conditions": [seen]}}
-        await client.patch(kinds.JOBS, key_of(top), body, PatchType.MERGE, subresource="status")
+        await kube_client.patch(
+            kinds.JOBS, key_of(top), body, PatchType.MERGE, subresource="status"
+        )
         await run()
-        await client.create(kinds.JOBS, kinds.JOBS.new("other", "default", **queued))
+        await kube_client.create(kinds.JOBS, kinds.JOBS.new("other", "default", **queued))
         await run("other")
