@@ -9,6 +9,8 @@ import attrs
 
 # ---- rate limiters of a work queue: how long a failed key waits ----------------------------------
 
+FIRST_DELAY, LONGEST_DELAY = 0.005, 60.0
+"""Seconds until the first retry of a key, and the most seconds between retries."""
 K = TypeVar("K", bound=Hashable)
 K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 
@@ -51,13 +53,46 @@ class ItemExponential(_Counting[K]):
     of two minutes would be retried up to five minutes after it.
     """
 
-    def __init__(self, base: float = 0.005, cap: float = 60.0) -> None:
+    def __init__(self, base: float = FIRST_DELAY, cap: float = LONGEST_DELAY) -> None:
         super().__init__()
         self._base, self._cap = base, cap
 
     def when(self, key: K, now: float) -> float:  # noqa: ARG002 - the protocol's
         """The next delay of `key` in seconds."""
         return min(self._base * 2.0 ** min(self._count(key), 1000), self._cap)
+
+
+class ReconcilerBackoff(Generic[K]):
+    """The delays after failures that an author chose, and the usual short ones after conflicts.
+
+    A conflict only means that the cache was stale, so it must not cost a long first delay.
+    """
+
+    def __init__(self, first: float, longest: float) -> None:
+        self._failures: ItemExponential[K] = ItemExponential(first, longest)
+        self._conflicts: ItemExponential[K] = ItemExponential()
+        self._conflicting: set[K] = set()
+
+    def conflict(self, key: K) -> None:
+        """The next attempt of `key` follows a conflict."""
+        self._conflicting.add(key)
+
+    def when(self, key: K, now: float) -> float:
+        """The next delay of `key` in seconds."""
+        if key in self._conflicting:
+            self._conflicting.discard(key)
+            return self._conflicts.when(key, now)
+        return self._failures.when(key, now)
+
+    def forget(self, key: K) -> None:
+        """The key succeeded: its next failure is its first."""
+        self._conflicting.discard(key)
+        self._conflicts.forget(key)
+        self._failures.forget(key)
+
+    def num_requeues(self, key: K) -> int:
+        """How many attempts of `key` are counted."""
+        return self._conflicts.num_requeues(key) + self._failures.num_requeues(key)
 
 
 class TokenBucket:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kueuelib.machinery.backoff import Backoff, ItemExponential, TokenBucket
+from kueuelib.machinery.backoff import Backoff, ItemExponential, ReconcilerBackoff, TokenBucket
 
 
 def test_item_exponential_doubles_per_key_up_to_the_cap():
@@ -17,6 +17,22 @@ def test_item_exponential_doubles_per_key_up_to_the_cap():
     assert limiter.num_requeues("a") == 2004
     limiter.forget("a")
     assert limiter.when("a", 0.0) == 0.005
+
+
+def test_a_conflict_costs_no_delay_of_the_author():
+    limiter = ReconcilerBackoff(30.0, 100.0)
+    assert [limiter.when("a", 0.0) for _ in range(3)] == [30.0, 60.0, 100.0]
+    delays = []
+    for _ in range(2):
+        limiter.conflict("b")
+        delays.append(limiter.when("b", 0.0))
+    assert delays == [0.005, 0.01]
+    assert limiter.when("b", 0.0) == 30.0, "a conflict is not counted as a failure"
+    assert limiter.num_requeues("b") == 3
+    limiter.conflict("b")
+    limiter.forget("b")
+    assert limiter.num_requeues("b") == 0
+    assert limiter.when("b", 0.0) == 30.0
 
 
 def test_reservations_of_a_bucket_queue_up_whatever_the_key():

@@ -1,9 +1,11 @@
-"""When an operator's function is called again by a timer."""
+"""When an operator's function is called again: its timers, and the delays after errors."""
 
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
+from kueuelib.errors import Conflict, ServerError
 from kueuelib.runtime import (
     Client,
     ConditionedStatus,
@@ -72,3 +74,35 @@ async def test_a_check_that_records_its_time_is_a_timer_that_each_call_starts_ag
         await asyncio.sleep(1.2)
     assert len(calls) == 4
     assert one.status.seen == ("1",)
+
+
+async def test_the_author_chooses_the_delays_after_errors(kube_client: Client) -> None:
+    app, calls = Operator("boxes"), list[float]()
+    time = asyncio.get_running_loop().time
+
+    @app.reconciles(Box, predicate=predicates.generation_changed, backoff=(0.4, 0.5))
+    async def reconcile(found: Box, context: Context) -> None:
+        calls.append(time())
+        if len(calls) < 4:
+            raise ServerError("not today")
+
+    async with running(app, kube_client):
+        await kube_client.of(Box).create(Box.new(ONE.name, ONE.namespace))
+        await eventually(lambda: len(calls) == 4)
+    delays = [later - earlier for earlier, later in pairwise(calls)]
+    assert [delay >= wanted for delay, wanted in zip(delays, (0.39, 0.49, 0.49), strict=True)]
+
+
+async def test_a_conflict_is_retried_soon_whatever_the_author_chose(kube_client: Client) -> None:
+    app, calls = Operator("boxes"), list[str]()
+
+    @app.reconciles(Box, predicate=predicates.generation_changed, backoff=(1000, 1000))
+    async def reconcile(found: Box, context: Context) -> None:
+        calls.append(found.name)
+        if len(calls) < 3:
+            raise Conflict("the object has been modified")
+
+    async with running(app, kube_client):
+        made = await kube_client.of(Box).create(Box.new(ONE.name, ONE.namespace))
+        await settled(kube_client, made)
+    assert len(calls) == 3

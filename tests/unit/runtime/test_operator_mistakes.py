@@ -260,6 +260,11 @@ async def later(given: Any) -> Any:
         (lambda app: app.reconciles(Thing, workers=0)(good), "Thing: workers= is 0; write 1 or"),
         (lambda app: app.reconciles(Thing, timeout=-1)(good), "timeout= is -1; write seconds ab"),
         (lambda app: app.reconciles(Thing, timeout="5")(good), "timeout= is '5'; write seconds"),
+        (lambda app: app.reconciles(Thing, backoff=5)(good), "Thing: backoff= is 5; write .FIRST"),
+        (lambda app: app.reconciles(Thing, backoff=(5,))(good), "backoff= is .5,.; write .FIRST"),
+        (lambda app: app.reconciles(Thing, backoff=(0, 5))(good), "backoff= is .0, 5.; write .FI"),
+        (lambda app: app.reconciles(Thing, backoff=(9, 5))(good), "backoff= is .9, 5.; write .FI"),
+        (lambda app: app.reconciles(Thing, backoff=(1, "9"))(good), "backoff= is .1, '9'.; write"),
         (
             lambda app: app.reconciles(Thing, watches={MAPS: later})(good),
             "later: is async; write it as `def later",

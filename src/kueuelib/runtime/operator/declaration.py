@@ -15,6 +15,7 @@ from kueuelib.api.definitions import Definition
 from kueuelib.api.forms import Kind, Typed, resource_of
 from kueuelib.api.meta import KubeObject, Obj, Resource
 from kueuelib.errors import ConfigError, FieldError
+from kueuelib.machinery.backoff import FIRST_DELAY, LONGEST_DELAY
 from kueuelib.runtime.operator.reconciled import (
     Indexes,
     MapFunction,
@@ -177,6 +178,7 @@ class Operator:
         predicate: Predicate | None = None,
         workers: int = 1,
         timeout: float | None = None,
+        backoff: tuple[float, float] = (FIRST_DELAY, LONGEST_DELAY),
     ) -> Callable[[Reconcile[K, Context]], Reconciled[K, Context]]: ...
 
     @overload
@@ -192,6 +194,7 @@ class Operator:
         predicate: Predicate | None = None,
         workers: int = 1,
         timeout: float | None = None,
+        backoff: tuple[float, float] = (FIRST_DELAY, LONGEST_DELAY),
     ) -> Callable[[Reconcile[Obj, Context]], Reconciled[Obj, Context]]: ...
 
     def reconciles(
@@ -206,6 +209,7 @@ class Operator:
         predicate: Predicate | None = None,
         workers: int = 1,
         timeout: float | None = None,
+        backoff: tuple[float, float] = (FIRST_DELAY, LONGEST_DELAY),
     ) -> Callable[[Reconcile[Any, Context]], Reconciled[Any, Context]]:
         """Register the function that makes the world agree with an object.
 
@@ -227,6 +231,8 @@ class Operator:
             predicate: which changes of the object count; all by default.
             workers: how many objects may be reconciled at once.
             timeout: seconds after which one call is cancelled and counts as an error.
+            backoff: seconds until the first retry after an error, and the most seconds between
+                retries; each delay is twice the last one. A conflict is always retried soon.
 
         Raises:
             ConfigError: the kind has a reconciler already, a cluster is not declared, or another
@@ -259,6 +265,7 @@ class Operator:
                 predicate=predicate,
                 workers=workers,
                 timeout=timeout,
+                backoff=backoff,
             )
             self._check_clusters(made)
             self.reconciled.append(made)

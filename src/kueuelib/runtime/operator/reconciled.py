@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from math import inf
 from typing import Any, Generic, TypeVar
 
 import attrs
@@ -124,6 +125,7 @@ class Reconciled(Generic[V, C]):
         indexes: functions from a raw object to index values, by kind and name.
         metadata_only: kinds of which only the metadata is read.
         finalizer: empty without teardown function.
+        backoff: the first and the longest delay of retries after errors, in seconds.
         adopt: earlier names of the operator, whose hold of the finalizer it takes over.
     """
 
@@ -141,6 +143,7 @@ class Reconciled(Generic[V, C]):
         predicate: Predicate | None,
         workers: int,
         timeout: float | None,
+        backoff: tuple[float, float],
     ) -> None:
         self._operator = operator
         self.kind = kind
@@ -170,6 +173,7 @@ class Reconciled(Generic[V, C]):
         self._check_known("metadata_only=", self.metadata_only)
         check_function(function, 2, awaited=True)
         self._check_numbers(workers, timeout)
+        self.backoff = self._checked_backoff(backoff)
         for keys in self.watches.values():
             check_function(keys, 1, awaited=False)
         for functions in self.indexes.values():
@@ -251,6 +255,18 @@ class Reconciled(Generic[V, C]):
         if timeout is not None and (not isinstance(timeout, (int, float)) or timeout <= 0):
             problem = f"timeout= is {timeout!r}"
             raise ConfigError(self.resource.kind, problem, "write seconds above 0, or None")
+
+    def _checked_backoff(self, given: Any) -> tuple[float, float]:
+        numbers = tuple(given) if isinstance(given, (tuple, list)) else ()
+        if len(numbers) == 2 and all(type(each) in (int, float) for each in numbers):
+            first, longest = numbers
+            if 0 < first <= longest < inf:
+                return first, longest
+        raise ConfigError(
+            self.resource.kind,
+            f"backoff= is {given!r:.60}",
+            "write (FIRST, LONGEST), seconds above 0, such as (5, 300)",
+        )
 
     def _check_known(self, argument: str, kinds: Iterable[Watched]) -> None:
         for kind in kinds:

@@ -23,6 +23,7 @@ from kueuelib.errors import (
     TerminalError,
     TransportError,
 )
+from kueuelib.machinery.backoff import ReconcilerBackoff
 from kueuelib.machinery.ownership import (
     MANAGED_BY,
     OWNER_INDEX,
@@ -72,8 +73,11 @@ _PERMIT = (
 class KindReconciler:
     """Calls an author's function for the objects of one kind; a `Reconciler`."""
 
-    def __init__(self, around: ReconcilerEnvironment) -> None:
+    def __init__(
+        self, around: ReconcilerEnvironment, backoff: ReconcilerBackoff[ObjectKey]
+    ) -> None:
         self._around = around
+        self._backoff = backoff
         self._declared = around.declared
         self._told = Recent()  # by UID and class of errors
         self._holds: dict[ObjectKey, tuple[str, bool]] = {}  # UID, and whether it is still held
@@ -108,6 +112,7 @@ class KindReconciler:
             secret = declared.resource.kind == "Secret"
             others = ObservedChange("", obj, newest, hidden=secret) if changed else None
             self._ended(key, Round(context.writes.changes, str(error), others))
+            self._backoff.conflict(key)
             return Result(rate_limited=True)
         self._ended(key, Round(context.writes.changes, requeue_after=result.requeue_after))
         return result
@@ -284,12 +289,14 @@ def controller_for(
         clock=clock,
         repeats=repeats,
     )
-    reconciler = KindReconciler(around)
+    backoff: ReconcilerBackoff[ObjectKey] = ReconcilerBackoff(*declared.backoff)
+    reconciler = KindReconciler(around, backoff)
     controller = Controller(
         f"{operator.name}-{resource.plural}",
         reconciler,
         workers=declared.workers,
         timeout=declared.timeout,
+        limiter=backoff,
         clock=clock,
         telemetry=telemetry,
         failed=reconciler.failed,
