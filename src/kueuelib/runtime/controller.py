@@ -519,7 +519,7 @@ class Controller:
                 self._metrics.terminal_errors.inc()
             if timed_out:
                 self._metrics.timeouts.inc()
-            elif not isinstance(error, (KueuelibError, ExceptionGroup)):
+            elif _is_unforeseen(error):
                 self._metrics.panics.inc()
         foreseen = timed_out or isinstance(error, KueuelibError)
         problem = f"took longer than {self._timeout} s" if timed_out else str(error)
@@ -540,6 +540,13 @@ class Controller:
     def _count(self, result: str) -> None:
         if self._metrics is not None:
             self._metrics.results[result].inc()
+
+
+def _is_unforeseen(error: BaseException) -> bool:
+    """Whether it is what a panic is in Go, or a group with such an error."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_is_unforeseen, error.exceptions))
+    return not isinstance(error, KueuelibError)
 
 
 def checked(result: object, function: object = None) -> Result:

@@ -173,13 +173,22 @@ async def test_an_error_is_repeated_with_growing_delays():
         assert running.controller.queue.core.retries == 3
 
 
-async def test_an_unforeseen_error_is_repeated_and_counted_as_such():
-    reconciler = Scripted(ZeroDivisionError("bug"))
+@pytest.mark.parametrize(
+    ("error", "panics"),
+    [
+        (ZeroDivisionError("bug"), 1),
+        (ExceptionGroup("tasks", [ApiError("x"), ExceptionGroup("more", [ValueError("bug")])]), 1),
+        (ExceptionGroup("tasks", [ApiError("x"), Conflict("y")]), 0),
+    ],
+)
+async def test_an_unforeseen_error_is_repeated_and_counted_as_such(error: Exception, panics: int):
+    reconciler = Scripted(error)
     async with Running(reconciler) as running:
         running.controller.enqueue(KEY)
         await reconciler.called(2)
         await running.idle()
-        assert running.count("reconcile_panics_total") == 1
+        assert running.count("reconcile_panics_total") == panics
+        assert running.count("reconcile_errors_total") == 1
 
 
 async def test_a_terminal_error_is_not_repeated():
