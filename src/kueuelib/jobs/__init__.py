@@ -9,7 +9,7 @@ their imports:
 - `kinds`: kinds of CRDs, which may come and go while the manager runs
 - `webhooks`, `pods`: the webhooks of all kinds, and the special kind: plain pods
 - `catalog`: the known kinds
-- `wiring`, `assembly`, `process`: for the manager that queues them, and for a manager of your own
+- `assembly`, `process`: for the manager that queues them, and for a manager of your own
 - `client`: for programs that submit jobs
 
 `setup` adds kinds to a manager of your own, `serve` and `run` are whole programs. These names are

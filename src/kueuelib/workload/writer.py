@@ -1,4 +1,4 @@
-"""Writes the statuses of Workloads with `patches`, in the version that the cluster serves.
+"""Writes the statuses of Workloads with the patches of `states`, in the version that is served.
 
 So readers of the informer's store never act on a state older than a write from here. After a
 conflict, the object is read again and the change is repeated on it.

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import attrs
 
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.values import record
-
-if TYPE_CHECKING:
-    pass
 
 
 class Requeue(Enum):
