@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from kueuelib.api.meta import KubeObject, is_true
-from kueuelib.api.names import ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED
+from kueuelib.api.meta import KubeObject, find, find_condition, is_true, parse_time
+from kueuelib.api.names import ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED, REQUEUED
 from kueuelib.api.patterns import CHECK_READY, PLACES_PENDING
 
 if TYPE_CHECKING:
@@ -31,6 +31,21 @@ def is_evicted(wl: Mapping[str, Any] | Workload) -> bool:
 def is_finished(wl: Mapping[str, Any] | Workload) -> bool:
     """Whether the workload is over for good."""
     return is_true(wl, FINISHED)
+
+
+def waits_since(wl: Mapping[str, Any] | Workload) -> float | None:
+    """Since when it has waited, for events and metrics, in seconds since the epoch.
+
+    As in Kueue: since the last change of Requeued, or else since its creation; None if neither is
+    known. Its place in the queue depends on another time, see `QueueOrder`.
+    """
+    if isinstance(wl, KubeObject):
+        requeued = find(wl.status.conditions, REQUEUED)
+        created = wl.metadata.creation_timestamp
+        return created if requeued is None else requeued.last_transition_time
+    stated = find_condition((wl.get("status") or {}).get("conditions"), REQUEUED)
+    since = stated.get("lastTransitionTime") or wl["metadata"].get("creationTimestamp")
+    return parse_time(since) if since else None
 
 
 def passed_all(wl: Mapping[str, Any] | Workload, required: Collection[str]) -> bool:

@@ -58,7 +58,7 @@ _TIMES: Final = (
     (CHECKS_WAIT, "From the reservation to admission.", WAIT_BUCKETS),
     (READY_WAIT, "From creation or the last requeue to ready pods.", exponential(14)),
     (ADMITTED_UNTIL_READY, "From admission to ready pods.", exponential(14)),
-    (EXECUTION, "From admission to the end, with earlier admissions.", exponential(16)),
+    (EXECUTION, "From admission to the end, and the time of earlier admissions.", exponential(16)),
 )
 ALL: Final = frozenset(name for name, *_ in (*_COUNTERS, *_TIMES))
 

@@ -16,8 +16,8 @@ from kueuelib.api.names import (
     PODS_READY,
     QUOTA_RESERVED,
     REASON_UNSATISFIED_CHECKS,
-    REQUEUED,
 )
+from kueuelib.api.workload_state import waits_since
 from kueuelib.controllers.queue_metrics import EVICTION, LocalQueueMetrics, counted
 from kueuelib.machinery.store import Delta
 from kueuelib.scheduler.object_reasons import PENDING_EVALUATION
@@ -124,7 +124,7 @@ class WorkloadMetrics:
             admitted = after.get(ADMITTED)
             self._metrics.ready(
                 counted(new),
-                since - queued_at(new),
+                since - _waits_since(new, since),
                 since - parse_time(admitted["lastTransitionTime"]) if admitted else 0.0,
             )
         if _is(EVICTED, after) and not _is(EVICTED, before) and _is(PODS_READY, before):
@@ -171,18 +171,11 @@ class WorkloadMetrics:
         return self._sums(finished=False, local=True)
 
 
-def queued_at(wl: Obj) -> float:
-    """When the workload began to wait, in seconds since the epoch: its last requeue or creation."""
-    requeued = states.condition(wl, REQUEUED)
-    since = requeued.get("lastTransitionTime") if requeued.get("status") == "True" else None
-    return parse_time(since or wl["metadata"]["creationTimestamp"])
-
-
 def count_late_admission(metrics: SchedulerMetrics, wl: Obj, now: float) -> float:
     """Counts a Workload that is admitted some time after it got quota; returns these seconds."""
     reserved = parse_time(states.condition(wl, QUOTA_RESERVED)["lastTransitionTime"])
     checked = max(now - reserved, 0.0)
-    metrics.admitted(counted(wl), max(now - queued_at(wl), 0.0), checked)
+    metrics.admitted(counted(wl), max(now - _waits_since(wl, now), 0.0), checked)
     return checked
 
 
@@ -192,6 +185,11 @@ def execution_time(wl: Obj) -> float | None:
         return None
     ended = parse_time(states.condition(wl, FINISHED)["lastTransitionTime"])
     return states.past_seconds(wl) + ended - states.admitted_since(wl)
+
+
+def _waits_since(wl: Obj, now: float) -> float:
+    since = waits_since(wl)
+    return now if since is None else since
 
 
 def _conditions(wl: Obj | None) -> _Conditions:

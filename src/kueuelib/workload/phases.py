@@ -157,9 +157,7 @@ def is_held_back(wl: Mapping[str, Any]) -> bool:
 
 
 def past_seconds(wl: Mapping[str, Any]) -> int:
-    """How many seconds the workload was admitted before the present admission, if that is
-    counted.
-    """
+    """How many seconds the workload was admitted before, since its creation or reactivation."""
     return int(status_of(wl).get(past_field(wl)) or 0)
 
 

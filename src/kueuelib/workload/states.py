@@ -507,18 +507,15 @@ def _drop_quota(wl: Obj, reason: str, message: str, now: float) -> Obj:
 
 
 def _with_past(wl: Obj, now: float) -> Obj:
-    """Adds the ending admission to the past execution time, if that is limited."""
-    limited = wl.get("spec", {}).get("maximumExecutionTimeSeconds")
-    if not limited or not is_admitted(wl):
-        return wl
-    turn = max(0, int(now - admitted_since(wl)))
-    return with_status(wl, **{past_field(wl): past_seconds(wl) + turn})
+    """Adds the ending admission to the past execution time."""
+    turn = max(0, int(now - admitted_since(wl))) if is_admitted(wl) else 0
+    return with_status(wl, **{past_field(wl): past_seconds(wl) + turn}) if turn else wl
 
 
 # --------------------------------------------------------------------------------------------------
 
 
-# ---- computes the patches that bring a Workload's status to the result of `transitions` ----------
+# ---- computes the patches that bring a Workload's status to the result of a step -----------------
 # The admission bundle (`status.admission`, `status.requeueState`, `status.resourceRequests`,
 # `status.schedulingStats`, `status.unhealthyNodes`, the past execution time, and the conditions of
 # `BUNDLE`) is one server-side apply of the manager `kueue-admission`. It is always complete,

@@ -171,6 +171,14 @@ def test_the_time_of_all_turns_is_limited_together(version: str) -> None:
     assert field not in back["status"]
 
 
+def test_the_time_of_turns_is_counted_without_a_limit() -> None:
+    wl = states.release(states.evict(admitted(), "Preempted", "", NOW + 60), NOW + 70)
+    wl = states.release(
+        states.evict(admitted(NOW + 100, wl), "Preempted", "", NOW + 103), NOW + 104
+    )
+    assert states.past_seconds(wl) == 74
+
+
 def test_the_announcement_is_stored_with_the_admission() -> None:
     wl = admitted(maximumExecutionTimeSeconds=1)
     announced = step(wl, NOW + 1, None).workload

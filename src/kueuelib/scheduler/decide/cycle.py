@@ -19,10 +19,8 @@ from functools import partial
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from kueuelib.api import names
-from kueuelib.api.kueue import Workload
-from kueuelib.api.meta import ObjectKey, find
-from kueuelib.api.workload_state import passed, passed_all
+from kueuelib.api.meta import ObjectKey
+from kueuelib.api.workload_state import passed, passed_all, waits_since
 from kueuelib.scheduler.blockers import FIT, NO_FIT
 from kueuelib.scheduler.decide.cycle_values import (
     Admit,
@@ -127,7 +125,8 @@ def admission_of(entry: Entry, now: float) -> Admit:
     workload = info.workload
     spec = entry.queue.spec
     required = spec.checks_for(pair.flavor for pair in proposal.usage) if spec.checks else ()
-    waited = now - _queued_since(workload, now)
+    since = waits_since(workload)
+    waited = 0.0 if since is None else now - since
     return Admit(
         info.key,
         info.uid,
@@ -144,14 +143,6 @@ def admission_of(entry: Entry, now: float) -> Admit:
 
 def _keys(victims: Iterable[Victim]) -> set[ObjectKey]:
     return {victim.key for victim in victims}
-
-
-def _queued_since(workload: Workload, now: float) -> float:
-    evicted = find(workload.status.conditions, names.EVICTED)
-    if evicted is not None:
-        return evicted.last_transition_time
-    created = workload.metadata.creation_timestamp
-    return now if created is None else created
 
 
 # ---- the second half of a cycle: nominated heads are decided one after the other -----------------

@@ -104,7 +104,7 @@ class Admit:
         admission: for its status.
         admitted: whether it is also Admitted, because all checks that its flavors need are Ready.
         required_checks: these checks.
-        wait_seconds: how long it waited, since its creation or its last eviction.
+        wait_seconds: how long it waited, since its creation or its last requeue.
         borrowing: how far up the tree it borrows; 0 within nominal quota.
         usage: its charge, equal to `admission`.
     """

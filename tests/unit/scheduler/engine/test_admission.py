@@ -46,12 +46,13 @@ def test_admission_says_who_gets_what(cluster: Cluster) -> None:
     assert cluster.where("w") is Where.ASSUMED
 
 
-def test_wait_counts_from_the_last_eviction(cluster: Cluster) -> None:
+def test_wait_counts_from_the_last_requeue(cluster: Cluster) -> None:
     cluster.queue("q", 9)
     evicted = make_condition("Evicted", True, "Preempted", at=900)
-    cluster.submit("w", "q", created=400, conditions=[evicted])
+    requeued = make_condition("Requeued", True, "Preempted", at=950)
+    cluster.submit("w", "q", created=400, conditions=[evicted, requeued])
     cluster.rest()
-    assert cluster.admits[0].wait_seconds == 100
+    assert cluster.admits[0].wait_seconds == 50
 
 
 def check_state(state: str, name: str = "k") -> dict[str, Any]:
