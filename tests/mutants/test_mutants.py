@@ -20,16 +20,40 @@ TESTS = Path(__file__).parents[1]
 
 
 @cache
-def source_of(path: str) -> tuple[str, str]:
-    """A module, and what it means."""
+def source_of(path: str) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """A module, and where each of its statements begins and ends."""
     source = (SOURCES / path).read_text()
-    return source, ast.dump(ast.parse(source))
+    starts = [0]
+    for line in source.split("\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    places = []
+    for node in ast.parse(source).body:
+        decorators = getattr(node, "decorator_list", [])
+        first = min(each.lineno for each in (*decorators, node))
+        places.append((starts[first - 1], starts[node.end_lineno or first]))
+    return source, tuple(places)
+
+
+@cache
+def meaning(source: str) -> str:
+    """The same for sources that differ in their form only."""
+    return ast.dump(ast.parse(source))
 
 
 def fits(path: str, old: str, new: str) -> bool:
-    """Whether a fault changes one place, and what that means."""
-    source, meaning = source_of(path)
-    return source.count(old) == 1 and ast.dump(ast.parse(source.replace(old, new))) != meaning
+    """Whether a fault changes one place, and what that means.
+
+    The rest of the module stays: only the statement around the place is read.
+    """
+    source, places = source_of(path)
+    if source.count(old) != 1:
+        return False
+    begin = source.index(old)
+    end = begin + len(old)
+    whole = (0, len(source))
+    first, last = next((each for each in places if each[0] <= begin and end <= each[1]), whole)
+    changed = source[first:begin] + new + source[end:last]
+    return meaning(source[first:last]) != ast.dump(ast.parse(changed))
 
 
 def test_every_mutant_changes_one_place_and_is_python() -> None:
