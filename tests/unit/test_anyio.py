@@ -55,7 +55,7 @@ class Reconcilers:
     async def stops(self, function: Function, begun: anyio.Event) -> None:
         """The program ends, and has no patience."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(controllers, "STOP_GRACE", SOON)
+            patch.setattr(controllers, "RECONCILE_GRACE", SOON)
             async with self.managed(Steps(function)):
                 await begun.wait()
 
@@ -413,7 +413,7 @@ async def test_a_review_may_end_while_its_server_does() -> None:
 async def test_a_controller_ends_with_the_scope_that_it_runs_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(controllers, "STOP_GRACE", SOON)
+    monkeypatch.setattr(controllers, "RECONCILE_GRACE", SOON)
     ended: list[str] = []
     begun = anyio.Event()
 

@@ -214,8 +214,10 @@ def admission_gates(annotations: Mapping[str, str]) -> tuple[str, ...]:
 
 # ---- names of Workloads
 
-_NAME_LIMIT: Final = 252
+_NAME_LIMIT: Final = 253
+"""The longest name that an object may have."""
 _HASH_DIGITS: Final = 5
+"""A contract: Kueue computes the same names, and labels of stored objects have them."""
 
 
 def workload_name(
@@ -228,12 +230,12 @@ def workload_name(
         group: its API group, empty for the core group.
         owner_name: its name.
         owner_uid: its UID, so that a recreated owner gets another Workload; empty leaves it out.
-        limit: the maximum length of the name, less one.
+        limit: the maximum length of the name.
     """
     words = [kind, group, owner_name, *([owner_uid] if owner_uid else [])]
     digest = hashlib.sha1("\n".join(words).encode(), usedforsecurity=False).hexdigest()
     prefix = f"{kind.lower()}-{owner_name}"
-    longest = limit - _HASH_DIGITS
+    longest = limit - len("-") - _HASH_DIGITS
     if len(prefix) > longest:
         prefix = prefix[:longest].rstrip(".-")
     return f"{prefix}-{digest[:_HASH_DIGITS]}"

@@ -37,7 +37,7 @@ from kueuelib.app.decoding import (
     more_than,
     one_of,
 )
-from kueuelib.app.metrics import CustomMetricLabel, LocalQueueMetricsConfiguration
+from kueuelib.app.metrics_block import CustomMetricLabel, LocalQueueMetricsConfiguration
 from kueuelib.runtime.addresses import own_namespace
 
 _VERSIONS: Final = {

@@ -35,7 +35,7 @@ from kueuelib.app.decision_blocks import (
 )
 from kueuelib.app.decoding import ConfigurationRefusal, check_keys, decode, refusal_of, refuse_any
 from kueuelib.app.feature_gates import check_configured_gates, check_feature_gates
-from kueuelib.app.metrics import check_custom_labels
+from kueuelib.app.metrics_block import check_custom_labels
 from kueuelib.errors import ConfigError
 from kueuelib.machinery.options import ElectionOptions
 from kueuelib.machinery.selectors import from_label_selector

@@ -10,7 +10,7 @@ from kueuelib.app.feature_gates import (
     QUEUE_LABELS,
     TOPOLOGY,
 )
-from kueuelib.app.metrics import taken_over
+from kueuelib.app.metrics_block import taken_over
 from kueuelib.jobs.contract.settings import (
     JobSettings,
     Origin,

@@ -262,7 +262,7 @@ class Applier:
         self._written = written
         self._holder = holder
         self._log = get_logger("applier")
-        self._told = Recent()
+        self._reported_failures = Recent()
         self._reported: dict[PolicyFault, None] = {}
         self.book = OrderBook()
 
@@ -462,7 +462,7 @@ class Applier:
     def _refused(self, what: What, error: ApiError) -> None:
         """Reports that an order is given up, or keeps failing; once a minute."""
         now = self._written.clock.monotonic()
-        if not self._told.is_new((what.key, type(what)), error.message, now):
+        if not self._reported_failures.is_new((what.key, type(what)), error.message, now):
             return
         match what:
             case Admit():

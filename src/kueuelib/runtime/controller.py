@@ -195,7 +195,7 @@ SYNC_TIMEOUT = 120.0
 """Seconds that a controller waits for the first lists of what it watches."""
 START_GRACE = 1.0
 """Seconds in which informers have to start; after that, the cache was probably forgotten."""
-STOP_GRACE = 10.0
+RECONCILE_GRACE = 10.0
 """Seconds that running reconciliations have to end when the controller stops."""
 Ready = Callable[[], None]
 MapFunction = Callable[[Delta[Obj]], Iterable[ObjectKey]]
@@ -435,7 +435,7 @@ class Controller:
                     self._unsubscribe.pop()()
                 self.queue.shut_down(drain=False)
                 try:  # a second cancellation of the task ends the grace
-                    with anyio.move_on_after(STOP_GRACE, shield=True):
+                    with anyio.move_on_after(RECONCILE_GRACE, shield=True):
                         for worker in workers:
                             await worker.ended.wait()
                 finally:

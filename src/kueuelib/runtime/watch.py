@@ -87,7 +87,7 @@ BOOKMARK_IDLE = 70.0
 """Seconds of silence that end a stream on which bookmarks come, about once a minute."""
 IDLE_GRACE = 15.0
 """Seconds past the server's own timeout that end a stream without bookmarks."""
-STOP_GRACE = 30.0
+STREAM_GRACE = 30.0
 """Seconds past the server's own timeout that end any stream."""
 
 
@@ -127,7 +127,7 @@ class WatchStream:
         self._lines: deque[bytes] = deque()
         self._error: TransportError | None = None
         self._patience = server_timeout + IDLE_GRACE
-        self._stop_at = loop.time() + server_timeout + STOP_GRACE
+        self._stop_at = loop.time() + server_timeout + STREAM_GRACE
         self._time = loop.time
         self._deadlines = Deadlines()
         self.idle = False

@@ -38,6 +38,11 @@ def test_names_of_workloads_are_always_valid(length):
     assert len(name) <= 253
 
 
+def test_a_limit_is_the_length_of_the_longest_name():
+    for limit in (63, 253):
+        assert len(workload_name("Job", "batch", "a" * 300, "u", limit)) == limit
+
+
 @pytest.mark.parametrize(
     ("check", "good", "bad"),
     [

@@ -346,7 +346,7 @@ class MissedPods:
         self._executor = executor
         self._pods = pods
         self._metrics = metrics
-        self._told: dict[str, None] = {}
+        self._reported: dict[str, None] = {}
 
     async def reconcile(self, key: ObjectKey) -> Result:
         """Look at one pod and act."""
@@ -373,11 +373,11 @@ class MissedPods:
         if stage_of(pod) is PodStage.GATED:
             return _repaired(pod, marked_as_ours(pod))
         uid = pod["metadata"]["uid"]
-        if uid in self._told:
+        if uid in self._reported:
             return ()
-        if len(self._told) >= REMEMBERED:
-            self._told.pop(next(iter(self._told)))
-        self._told[uid] = None
+        if len(self._reported) >= REMEMBERED:
+            self._reported.pop(next(iter(self._reported)))
+        self._reported[uid] = None
         self._metrics.missed(PODS.kind, LEFT_ALONE)
         text = "The pod bypassed the webhook, or lost our marks; it runs without quota"
         return (Emit(pod, NOT_GATED, text, WARNING),)

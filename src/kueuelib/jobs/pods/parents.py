@@ -45,13 +45,13 @@ _DIGITS = 16
 def group_name(name: str) -> str:
     """The group of the pods of a StatefulSet, given its name; it fits into a label."""
     kind = STATEFUL_SETS
-    return workload_name(kind.kind, kind.group, name, "", LABEL_LIMIT - 1)
+    return workload_name(kind.kind, kind.group, name, "", LABEL_LIMIT)
 
 
 def replica_group_name(name: str, index: int | str) -> str:
     """The group of one replica of a LeaderWorkerSet, given the name of the set."""
     kind = LEADER_WORKER_SETS
-    return workload_name(kind.kind, kind.group, f"{name}-{index}", "", LABEL_LIMIT - 1)
+    return workload_name(kind.kind, kind.group, f"{name}-{index}", "", LABEL_LIMIT)
 
 
 @attrs.frozen

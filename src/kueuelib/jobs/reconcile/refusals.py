@@ -45,7 +45,7 @@ class Refusals:
         self._recorder = recorder
         self._component = component
         self._clock = clock
-        self._told = Recent()
+        self._reported = Recent()
 
     def tell(self, command: Command, error: ApiError, about: Obj | None) -> None:
         """Reports the failure of a write once a minute, or once its text changes.
@@ -75,7 +75,7 @@ class Refusals:
                 return
         now, text = self._clock.monotonic(), f"{text}{error.message}"
         for one in filter(None, concerned):
-            if self._told.is_new((one["metadata"]["uid"], reason), text, now):
+            if self._reported.is_new((one["metadata"]["uid"], reason), text, now):
                 self._recorder.event(one, WARNING, reason, text, component=self._component)
 
 

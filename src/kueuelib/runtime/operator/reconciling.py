@@ -79,7 +79,7 @@ class KindReconciler:
         self._around = around
         self._backoff = backoff
         self._declared = around.declared
-        self._told = Recent()  # by UID and class of errors
+        self._reported = Recent()  # by UID and class of errors
         self._holds: dict[ObjectKey, tuple[str, bool]] = {}  # UID, and whether it is still held
         self._log = get_logger(f"operator.{around.operator}")
 
@@ -125,25 +125,25 @@ class KindReconciler:
         if obj is None or isinstance(error, _NOT_ABOUT_IT):
             return
         cause = obj["metadata"]["uid"], type(error).__name__
-        if self._told.is_new(cause, "", self._around.clock.monotonic()):
+        if self._reported.is_new(cause, "", self._around.clock.monotonic()):
             later = "; it is not tried again until something changes" * is_terminal(error)
             text = problem if isinstance(error, KueuelibError) else f"{cause[1]}: {problem}"
             self._around.recorder.event(obj, "Warning", FAILED, f"{text}{later}")
 
     def _ended(self, key: ObjectKey, done: Round) -> None:
         repeats, kind = self._around.repeats, self._declared.resource
-        told = repeats.note(key, done)
-        if told is not None:
+        repeated = repeats.note(key, done)
+        if repeated is not None:
             self._log.warning(
                 "reconciles an object again and again",
                 object_kind=kind.kind,
-                times=told.times,
-                seconds=told.seconds,
-                changed=list(told.changed),
-                fix=told.cause.value,
+                times=repeated.times,
+                seconds=repeated.seconds,
+                changed=list(repeated.changed),
+                fix=repeated.cause.value,
             )
-        if (listener := LISTENER.get()) is not None and (told or not repeats.warned(key)):
-            listener(kind, key, told.text(kind.kind, key) if told else "")
+        if (listener := LISTENER.get()) is not None and (repeated or not repeats.warned(key)):
+            listener(kind, key, repeated.text(kind.kind, key) if repeated else "")
 
     def _is_awaited(self, key: ObjectKey, obj: Obj) -> bool:
         """Whether a deleted object waits for the teardown function."""

@@ -474,7 +474,7 @@ class PendingGroup(Lanes):
         verdict: the result of a try, while they are parked; otherwise None.
         has_turn: whether their first ones are in the heap, possibly for a turn while they are
             parked.
-        untold: those without a report so far.
+        unreported: those without a report so far.
         told: the reported reasons that no change of usage ends.
     """
 
@@ -484,7 +484,7 @@ class PendingGroup(Lanes):
         super().__init__(self.members, parked=True)
         self.verdict: ShapeVerdict | None = None
         self.has_turn = True
-        self.untold: dict[ObjectKey, None] = {}
+        self.unreported: dict[ObjectKey, None] = {}
         self.told: dict[tuple[str, str], tuple[Blocker, ...]] = {}
 
 
@@ -564,7 +564,7 @@ class PendingQueue:
         item.group = group
         group.push(item)
         if item.reason is None:
-            group.untold[key] = None
+            group.unreported[key] = None
         if group.has_turn and group.first(item.lane) is item:
             self.heap.push(item)
         return group
@@ -584,7 +584,7 @@ class PendingQueue:
     def _leave_group(self, item: Pending, group: PendingGroup) -> None:
         item.group = None
         del group.members[item.info.key]
-        group.untold.pop(item.info.key, None)
+        group.unreported.pop(item.info.key, None)
         self.heap.drop(item)
         if not group.members:
             del self.groups[group.key]

@@ -92,11 +92,11 @@ class UnreportedWorkloads:
         """Reports the verdict of a parked group at once, for Workloads without a report."""
         if group.verdict is None:
             return
-        for key in group.untold:
+        for key in group.unreported:
             group.members[key].reason = group.verdict.reason
             self._since.pop(key, None)
             self._over[key] = None
-        group.untold.clear()
+        group.unreported.clear()
 
     def forget(self, key: ObjectKey) -> None:
         """A workload left its queue, or its verdict was reported."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 from kueuelib.checks.reconciler import LAST_PAUSE
 from kueuelib.jobs.reconcile.plan import INVALID_RETRY
 from kueuelib.machinery.options import ReflectorOptions
-from kueuelib.runtime.watch import BOOKMARK_IDLE, STOP_GRACE
+from kueuelib.runtime.watch import BOOKMARK_IDLE, STREAM_GRACE
 from kueuelib.testing.storm.adversary import AMBUSHES, Hostile, Remaining
 from kueuelib.testing.storm.draws import Draws
 from kueuelib.testing.storm.environment import LEASE_SECONDS, LawBook, StormEnvironment
@@ -92,7 +92,7 @@ def _leaves(value: Any, path: str = "") -> dict[str, Any]:
 
 QUIET: Final = BOOKMARK_IDLE + 20.0
 """Seconds without a write after which the cluster may be at rest, unless a watch is silent."""
-WATCHES: Final = 2 * ReflectorOptions().watch_timeout + STOP_GRACE
+WATCHES: Final = 2 * ReflectorOptions().watch_timeout + STREAM_GRACE
 """Seconds within which a program notices that its watches are silent."""
 LIMIT: Final = WATCHES + INVALID_RETRY + LAST_PAUSE
 """Seconds of calm within which all laws have to hold: the longest waits, one after another."""
