@@ -173,7 +173,7 @@ class Orders:
         order = self.book.begin(key)
         if order is None:
             return
-        known = foregone(order.what, self.engine.cache.holder(key))
+        known = foregone(order.what, self.engine.cache.holder)
         if known is None:
             self.under_way[key] = order
         else:
@@ -186,7 +186,7 @@ class Orders:
         if order is None:
             return
         self.learn(key)
-        known = foregone(order.what, self.engine.cache.holder(key))
+        known = foregone(order.what, self.engine.cache.holder)
         if known is not None:
             self.passed(self.book.end(order, known))
         elif how == "again":

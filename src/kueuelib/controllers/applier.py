@@ -227,6 +227,10 @@ MESSAGE_PAUSE = 1.0
 ADMISSION_PRIORITY = 10
 WAIT_PRIORITY = -10
 """The priority of reasons to wait, below that of a repeated write."""
+EVICTION_DELAY = 0.2
+"""Seconds until the eviction of a victim is written. If its preemptor gets quota before, because
+others have ended, the victim stays and loses no work.
+"""
 REPORTED_FAULTS = 100
 """Faults of a preemption policy that are remembered, so that each is logged only once."""
 AT_ONCE = 0.001
@@ -288,9 +292,10 @@ class Applier:
             if wl is not None:
                 self._written.event(wl, "Warning", UNPLACED, wait.message)
         for preemption in settled.preemptions:
+            after = 0.0 if preemption.reserved else EVICTION_DELAY
             for victim in preemption.victims:
                 self._passed(self.book.submit(Eviction(victim, preemption)))
-                controller.enqueue(victim.key, priority=ADMISSION_PRIORITY)
+                controller.enqueue(victim.key, after=after, priority=ADMISSION_PRIORITY)
         others: tuple[What, ...] = (*settled.placed, *settled.evictions)
         for order in others:
             self._passed(self.book.submit(order))
@@ -370,7 +375,7 @@ class Applier:
         return Outcome.STORED
 
     def _foregone(self, what: What) -> Outcome | None:
-        return None if self._holder is None else foregone(what, self._holder(what.key))
+        return None if self._holder is None else foregone(what, self._holder)
 
     def _check_exists(self, wl: Obj, order: Admit | Place) -> None:
         """Refuses to write to another Workload of that name, or to one that is known to be gone.

@@ -329,9 +329,7 @@ class Engine(Knowledge):
             return None
         if item is not None:
             item.preempts(frozenset(victim.holder.uid for victim in victims))
-        if len(victims) == len(preemption.victims):
-            return preemption
-        return changed(preemption, victims=victims)
+        return changed(preemption, victims=victims, reserved=item is None)
 
     def _let_go(self, victims: Iterable[Victim], preemptor: ObjectKey) -> tuple[Victim, ...]:
         """Marks workloads as leaving; returns those that were not before."""
@@ -432,7 +430,9 @@ class Engine(Knowledge):
             return attrs.evolve(nothing, faults=faults)
         name = holder.cluster_queue
         places = Snapshot(frozen).places({name, *map(home_of, victims)})
-        preemption = PendingPreemption(key, holder.uid, workload, name, places, victims)
+        preemption = PendingPreemption(
+            key, holder.uid, workload, name, places, victims, reserved=True
+        )
         return attrs.evolve(nothing, preemptions=(preemption,), faults=faults)
 
 

@@ -56,7 +56,7 @@ same holds for victims and evictions.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import attrs
@@ -315,23 +315,33 @@ def _loss(order: Order, why: str = "") -> tuple[Loss, ...]:
             return ()
 
 
-def foregone(what: What, holder: Holder | None) -> Outcome | None:
+def foregone(what: What, charge: Callable[[ObjectKey], Holder | None]) -> Outcome | None:
     """The outcome of an order that needs no write; None if it has to be written.
 
     An admission whose assumption the engine has dropped would use uncounted quota, and new places
-    uncounted room.
+    uncounted room. An eviction of a Workload that no longer holds quota, or for a preemptor that
+    has got quota since, would be for nobody.
 
     Args:
         what: the order that would be written next.
-        holder: the engine's charge for its Workload, or None.
+        charge: what the engine charges a Workload, None for nothing.
     """
+    holder = charge(what.key)
+    is_charged = holder is not None and holder.uid == what.uid
+    if isinstance(what, Eviction):
+        return None if is_charged and _is_needed(what.preemption, charge) else Outcome.VOID
     if not isinstance(what, Admit | Place):
         return None
-    if holder is None or holder.uid != what.uid:
+    if holder is None or not is_charged:
         return Outcome.GONE
     if holder.assumed or isinstance(what, Place):
         return None
     return Outcome.STORED  # by an attempt whose answer was lost: the reservation was seen since
+
+
+def _is_needed(preemption: PendingPreemption, charge: Callable[[ObjectKey], Holder | None]) -> bool:
+    holder = charge(preemption.key)
+    return preemption.reserved or holder is None or holder.uid != preemption.uid
 
 
 class OrderBook:

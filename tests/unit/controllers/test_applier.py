@@ -14,7 +14,7 @@ from kueuelib.api import kinds
 from kueuelib.api.codec import decode
 from kueuelib.api.kueue import Admission, Workload
 from kueuelib.api.meta import Obj, ObjectKey
-from kueuelib.controllers.applier import Applier, OrderWriter
+from kueuelib.controllers.applier import EVICTION_DELAY, Applier, OrderWriter
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.errors import Conflict, Invalid, NotFound, ServerError, TransportError
 from kueuelib.machinery.store import Store
@@ -380,6 +380,25 @@ async def test_an_eviction_is_one_patch_with_the_path_and_the_preemptor() -> Non
     assert case.told == []
     await case.run()
     assert len(case.client.patches) == 1
+
+
+@pytest.mark.parametrize(
+    ("has_quota", "uid", "reserved"),
+    [(True, "u9", False), (True, "u9", True), (True, "u8", False), (False, "u9", False)],
+    ids=["served", "held before", "recreated", "waits"],
+)
+async def test_a_victim_stays_if_its_preemptor_got_quota_elsewhere(
+    has_quota: bool, uid: str, reserved: bool
+) -> None:
+    high = attrs.evolve(holder(), key=ObjectKey("ns", "high"), uid=uid)
+    case = Case(running(), holder=lambda key: high if has_quota and key == high.key else holder())
+    order = attrs.evolve(preemption(), reserved=reserved)
+    case.submit(Settled((), (), Effects(), (order,)))
+    assert case.controller.keys == [(KEY, 0.0 if reserved else EVICTION_DELAY)]
+    await case.run()
+    stays = has_quota and uid == "u9" and not reserved
+    assert states.is_evicted(case.client.stored or {}) is not stays
+    assert case.told == ([EvictionFailed(KEY, "u1")] if stays else [])
 
 
 async def test_a_victim_that_is_leaving_already_is_left_alone() -> None:

@@ -12,6 +12,7 @@ from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
+from kueuelib.scheduler.decide.cycle_values import Plan
 from kueuelib.scheduler.decide.preemption.guard import FIRST_REST
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.reasons import (
@@ -204,10 +205,22 @@ def test_the_victims_are_told_once_and_who_is_gone_is_none() -> None:
     assert engine.void_reservation(key) == MakingRoom((ObjectKey("ns", "low"),))
     (preemption,) = engine.make_room(key).preemptions
     assert [victim.key.name for victim in preemption.victims] == ["low"]
+    assert preemption.reserved
     assert engine.make_room(key).preemptions == ()
     effects = engine.observe(events.WorkloadGone(ObjectKey("ns", "low")), NOW)
     assert key in effects.workloads
     assert engine.void_reservation(key) is None
+
+
+def test_victims_that_a_cycle_chooses_for_a_reservation_are_for_what_is_reserved_already() -> None:
+    engine, other = world(), world()
+    for one in (engine, other):
+        submit(one, "high")
+        one.observe(events.WorkloadSet(reserved("high", entry("Ready"), priority=5)), NOW)
+    (preemption,) = other.make_room(ObjectKey("ns", "high")).preemptions
+    chosen = attrs.evolve(preemption, reserved=False)
+    (issued,) = engine.settle(Plan((), (), (), (chosen,)), NOW).preemptions
+    assert issued.reserved
 
 
 def test_a_victim_that_ended_by_itself_is_never_told() -> None:

@@ -115,6 +115,7 @@ class PendingPreemption:
         cluster_queue: the queue in which it waits.
         places: the path of that queue and of each victim's: `/root/cohort/queue`.
         victims: which workloads must leave, including those that are leaving already.
+        reserved: whether the preemptor holds quota already, which does not fit beside the victims.
     """
 
     key: ObjectKey
@@ -123,6 +124,7 @@ class PendingPreemption:
     cluster_queue: str
     places: Mapping[str, str]
     victims: tuple[Victim, ...]
+    reserved: bool = False
 
     def message(self, victim: Victim) -> str:
         """The message of the conditions `Evicted` and `Preempted`, and of the events."""
