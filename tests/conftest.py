@@ -7,7 +7,7 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -33,10 +33,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items[:] = spread(items, Path(__file__).parent, workers)
 
 
-def pytest_collection_finish() -> None:
-    """No collection of garbage goes through all tests and modules again: each took seconds."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """No collection of garbage goes through all tests and modules, now or later: it took seconds.
+
+    What is collected stays until the end: looking for garbage in it meanwhile finds hardly any.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,16 +17,25 @@ LATE = {
 """Imports in functions that close a cycle, each with its reason."""
 
 
-def _imports(node: ast.AST, *, late: bool) -> Iterator[ast.AST]:
+def _imports(module: ast.Module, *, late: bool) -> Iterator[ast.Import | ast.ImportFrom]:
     """Imports outside of functions; with `late` those inside too. None for types only."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
-            continue
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) and not late:
-            continue
-        if isinstance(child, ast.Import | ast.ImportFrom):
-            yield child
-        yield from _imports(child, late=late)
+    inside: list[ast.AST] = [module]
+    while inside:
+        for child in ast.iter_child_nodes(inside.pop()):
+            if isinstance(child, ast.Import | ast.ImportFrom):
+                yield child
+            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) and not late:
+                continue
+            elif not (isinstance(child, ast.expr) or _is_for_types(child)):
+                inside.append(child)
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.If)
+        and isinstance(node.test, ast.Name)
+        and node.test.id == "TYPE_CHECKING"
+    )
 
 
 def _needs(trees: Mapping[str, ast.Module], module: str, *, late: bool) -> set[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,9 @@ EMPTY = {"found", "stuff", "thing", "things", "tmp"}
 """Write instead what it is: `workload`, `errors`, `match`, or what a mapping leads to."""
 
 
-def empty_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Every empty name that something in a module is given, with its line."""
-    for node in ast.walk(tree):
+def empty_names(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
+    """Every empty name that something among the parts of a module is given, with its line."""
+    for node in nodes:
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
                 pass
@@ -33,15 +33,19 @@ def empty_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
             yield name, node.lineno
 
 
-def test_names_say_what_they_stand_for(trees: Mapping[str, ast.Module]) -> None:
+def _parts(source: str) -> Iterator[ast.AST]:
+    return ast.walk(ast.parse(source))
+
+
+def test_names_say_what_they_stand_for(nodes: Mapping[str, Sequence[ast.AST]]) -> None:
     examples = sorted((ROOT / "examples").rglob("*.py"))
     empty = [
         f"{module}:{line}: {name!r} says nothing: name what it is"
-        for module, tree in (
-            *trees.items(),
-            *((str(path.relative_to(ROOT)), ast.parse(path.read_text())) for path in examples),
+        for module, parts in (
+            *nodes.items(),
+            *((str(path.relative_to(ROOT)), _parts(path.read_text())) for path in examples),
         )
-        for name, line in sorted(empty_names(tree))
+        for name, line in sorted(empty_names(parts))
     ]
     assert not empty, "\n".join(empty)
 
@@ -64,11 +68,11 @@ def test_names_say_what_they_stand_for(trees: Mapping[str, ast.Module]) -> None:
     ],
 )
 def test_an_empty_name_is_noticed(source: str) -> None:
-    assert list(empty_names(ast.parse(source)))
+    assert list(empty_names(_parts(source)))
 
 
 @pytest.mark.parametrize(
     "source", ["text = 'not found'", "not_found = 1", "other.found()", "# found"]
 )
 def test_other_uses_of_the_word_are_not(source: str) -> None:
-    assert not list(empty_names(ast.parse(source)))
+    assert not list(empty_names(_parts(source)))

@@ -12,7 +12,7 @@ import asyncio
 import importlib
 import inspect
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -68,10 +68,10 @@ def _private(name: str) -> bool:
     return bool(PRIVATE.fullmatch(name)) and name not in DOCUMENTED and name != "_"
 
 
-def _own_names(tree: ast.Module) -> set[str]:
+def _own_names(nodes: Sequence[ast.AST]) -> set[str]:
     """Private names that the module gives to its own classes, functions and variables."""
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -86,8 +86,8 @@ def _own_names(tree: ast.Module) -> set[str]:
     return names
 
 
-def _imported(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _imported(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and not node.level and node.module != "__future__":
             home = node.module or ""
             if not home.startswith("kueuelib"):
@@ -97,9 +97,9 @@ def _imported(tree: ast.Module) -> Iterator[str]:
             yield from (alias.name for alias in node.names if "kueuelib" not in alias.name)
 
 
-def _read(tree: ast.Module) -> Iterator[str]:
-    own = _own_names(tree)
-    for node in ast.walk(tree):
+def _read(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    own = _own_names(nodes)
+    for node in nodes:
         if isinstance(node, ast.Attribute):
             name, of = node.attr, node.value
         elif (
@@ -130,19 +130,19 @@ def _parts_of(foreign: type) -> frozenset[str]:
 
 
 @pytest.fixture(scope="module")
-def heirs(trees: Mapping[str, ast.Module]) -> dict[str, set[str]]:
+def heirs(nodes: Mapping[str, Sequence[ast.AST]]) -> dict[str, set[str]]:
     """The classes that inherit from a class of another package, by module."""
     bases = {
         (module, node.name): {ast.unparse(base).partition("[")[0] for base in node.bases}
-        for module, tree in trees.items()
+        for module, parts in nodes.items()
         if not module.startswith(ADAPTERS)
-        for node in ast.walk(tree)
+        for node in parts
         if isinstance(node, ast.ClassDef)
     }
     foreign = {
         alias.asname or alias.name
-        for tree in trees.values()
-        for node in ast.walk(tree)
+        for parts in nodes.values()
+        for node in parts
         if isinstance(node, ast.Import)
         or (isinstance(node, ast.ImportFrom) and not (node.module or "").startswith(PLAIN))
         for alias in node.names
@@ -162,8 +162,8 @@ def heirs(trees: Mapping[str, ast.Module]) -> dict[str, set[str]]:
             del bases[module, name]
 
 
-def _inherited(module: str, tree: ast.Module, heirs: set[str]) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _inherited(module: str, nodes: Sequence[ast.AST], heirs: set[str]) -> Iterator[str]:
+    for node in nodes:
         if not isinstance(node, ast.ClassDef) or node.name not in heirs:
             continue
         cls = getattr(importlib.import_module(module), node.name, None)
@@ -184,35 +184,37 @@ def _inherited(module: str, tree: ast.Module, heirs: set[str]) -> Iterator[str]:
         yield from (f"{node.name}.{name}" for name in sorted(used & foreign))
 
 
-def private_parts(module: str, tree: ast.Module, heirs: set[str]) -> set[str]:
+def private_parts(module: str, nodes: Sequence[ast.AST], heirs: set[str]) -> set[str]:
     """The private parts of others that a module uses."""
     imported = {
-        each for each in _imported(tree) if INNER.match(each) or any(map(_private, each.split(".")))
+        each
+        for each in _imported(nodes)
+        if INNER.match(each) or any(map(_private, each.split(".")))
     }
-    used = {*imported, *_read(tree), *_inherited(module, tree, heirs)}
+    used = {*imported, *_read(nodes), *_inherited(module, nodes, heirs)}
     return {f"{module}: {each}" for each in used}
 
 
 def test_no_private_parts_of_others_are_used(
-    trees: Mapping[str, ast.Module], heirs: dict[str, set[str]]
+    nodes: Mapping[str, Sequence[ast.AST]], heirs: dict[str, set[str]]
 ) -> None:
     """Each use that is allowed has its reason in `ALLOWED`; other entries are left over."""
     used = [
-        private_parts(module, tree, heirs.get(module, set()))
-        for module, tree in trees.items()
+        private_parts(module, parts, heirs.get(module, set()))
+        for module, parts in nodes.items()
         if not module.endswith("__main__")
     ]
     assert set().union(*used) == set(ALLOWED)
 
 
 def test_what_our_connections_take_from_aiohttp_is_listed(
-    trees: Mapping[str, ast.Module], heirs: dict[str, set[str]]
+    nodes: Mapping[str, Sequence[ast.AST]], heirs: dict[str, set[str]]
 ) -> None:
     """Only they inherit from a class that its documentation does not describe."""
     documented = set(dir(asyncio.Protocol))
     used: set[str] = set()
     for module, names in heirs.items():
-        for node in ast.walk(trees[module]):
+        for node in nodes[module]:
             if not isinstance(node, ast.ClassDef) or node.name not in names:
                 continue
             cls = getattr(importlib.import_module(module), node.name, None)

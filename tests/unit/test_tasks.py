@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -38,9 +38,9 @@ OUTSIDE = ("kueuelib.embedded", "kueuelib.integrations", "kueuelib.testing")
 """They play a cluster or run in other programs, and are not part of a manager."""
 
 
-def used(tree: ast.Module) -> Iterator[str]:
+def used(nodes: Sequence[ast.AST]) -> Iterator[str]:
     """What a module uses to start or bound tasks, other than anyio."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom):
             names = {alias.name for alias in node.names}
             if node.module == "asyncio":
@@ -54,11 +54,11 @@ def used(tree: ast.Module) -> Iterator[str]:
             yield from {node.attr} & OF_ASYNCIO
 
 
-def test_what_asyncio_starts_or_bounds_has_a_reason(trees: Mapping[str, ast.Module]) -> None:
+def test_what_asyncio_starts_or_bounds_has_a_reason(nodes: Mapping[str, Sequence[ast.AST]]) -> None:
     """The design document names each module with its reason."""
     names = {
-        f"{module.removeprefix('kueuelib.').replace('.', '/')}.py": set(used(tree))
-        for module, tree in trees.items()
+        f"{module.removeprefix('kueuelib.').replace('.', '/')}.py": set(used(parts))
+        for module, parts in nodes.items()
         if not module.startswith(OUTSIDE)
     }
     assert {module: each for module, each in names.items() if each} == ALLOWED
