@@ -47,8 +47,12 @@ def own_configuration(base: Configuration, integration: Integration) -> Configur
     )
 
 
-def assembler(integration: Integration) -> Assemble:
-    """Returns a function that adds the parts of such a process to a manager; see `run_manager`."""
+def assembler(integration: Integration, *, alone: bool = True) -> Assemble:
+    """Returns a function that adds the parts of such a process to a manager; see `run_manager`.
+
+    Unless the manager is `alone` in its process, it leaves the garbage collector to the program
+    around it.
+    """
 
     async def assemble(
         manager: Manager,
@@ -77,7 +81,8 @@ def assembler(integration: Integration) -> Assemble:
             telemetry=telemetry,
         )
         manager.add(Group.CACHES, cache, "caches")
-        manager.add(Group.SERVERS, SettledMemory(cache), "memory")
+        if alone:
+            manager.add(Group.SERVERS, SettledMemory(cache), "memory")
         add_servers(manager, configuration, client, telemetry, server, cache, source)
 
     return assemble

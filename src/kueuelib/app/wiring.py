@@ -206,11 +206,14 @@ async def assemble_manager(
     source: str,
     recording: RecordingOptions | None = None,
     file: Path | None = None,
+    *,
+    alone: bool = True,
 ) -> None:
     """Adds every part of the bundled manager.
 
     With `recording`, the input and the decisions of the engine are written to a file. With `file`,
-    the manager follows changes of that configuration file.
+    the manager follows changes of that configuration file. Unless it is `alone` in its process, it
+    leaves the garbage collector to the program around it.
     """
     annotate = manager.annotate_lease
     if file is not None and not configuration.leader_election.leader_elect:
@@ -261,7 +264,8 @@ async def assemble_manager(
     namespace = configuration.manager_namespace
     add_checks(manager, cache, leading, recorder, version, telemetry, namespace)
     manager.add(Group.CACHES, cache, "caches")
-    manager.add(Group.SERVERS, SettledMemory(cache), "memory")
+    if alone:
+        manager.add(Group.SERVERS, SettledMemory(cache), "memory")
     names = (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
     trusting = [Trusting(CRDS, name, path=CONVERSION_PATH) for name in converted_crds()]
     if configuration.visibility_server is not None:

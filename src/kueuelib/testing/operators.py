@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -238,7 +237,8 @@ async def queueing(
     installation = Installation(MANAGER_NAMESPACE, _url(port := free_port()), frameworks=names)
     await install(client, installation, DEADLINE)
     version = await queueing_version(client)
-    managers = [await _manager(client, _configuration(port, *names), version, assemble_manager)]
+    bundled = partial(assemble_manager, alone=False)
+    managers = [await _manager(client, _configuration(port, *names), version, bundled)]
     for each in own:
         if isinstance(each, str):
             continue
@@ -250,7 +250,7 @@ async def queueing(
         for hook in own_webhooks([kind], MANAGER_NAMESPACE, by_url(_url(port))):
             await client.apply(resource_of_object(hook), hook)
         base = own_configuration(_configuration(port), kind)
-        managers.append(await _manager(client, base, version, assembler(kind)))
+        managers.append(await _manager(client, base, version, assembler(kind, alone=False)))
     with observed() as context:
         programs = [asyncio.create_task(one.run(), context=context) for one in managers]
         try:
@@ -264,7 +264,6 @@ async def queueing(
             for manager in managers:
                 manager.stop()
             await asyncio.gather(*programs)
-            gc.unfreeze()  # the manager has set its caches aside
 
 
 def _url(port: int) -> str:
