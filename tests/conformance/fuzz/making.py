@@ -27,8 +27,8 @@ APPLY = "application/apply-patch+yaml"
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
 PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 PARTIALS = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-SAMPLES: dict[str, Any] = yaml.safe_load(
-    (File(__file__).parent / "samples.yaml").read_text(encoding="utf-8")
+SAMPLES: dict[str, Any] = yaml.load(
+    (File(__file__).parent / "samples.yaml").read_text(encoding="utf-8"), yaml.CSafeLoader
 )
 WEIGHTS = {
     "create": 6,

@@ -52,7 +52,7 @@ MUTANTS = 300
 @cache
 def theirs(kind: str, version: str) -> Obj:
     name = f"kueue.x-k8s.io_{queue_plural(kind)}.yaml"
-    versions = yaml.safe_load((Path(FOLDER) / name).read_text())["spec"]["versions"]
+    versions = yaml.load((Path(FOLDER) / name).read_text(), yaml.CSafeLoader)["spec"]["versions"]
     (one,) = (one for one in versions if one["name"] == version)
     return one["schema"]["openAPIV3Schema"]
 

@@ -17,8 +17,9 @@ from kueuelib.jobs.contract.settings import TakenOver
 
 HEAD = {"apiVersion": "config.kueue.x-k8s.io/v1beta2", "kind": "Configuration"}
 TEAM = {"name": "team", "sourceLabelKey": "example.com/team"}
-UPSTREAM = yaml.safe_load(
-    (Path(__file__).parents[2] / "upstream" / "custom_labels.yaml").read_text(encoding="utf-8")
+UPSTREAM = yaml.load(
+    (Path(__file__).parents[2] / "upstream" / "custom_labels.yaml").read_text(encoding="utf-8"),
+    yaml.CSafeLoader,
 )
 
 

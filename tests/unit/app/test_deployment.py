@@ -110,7 +110,7 @@ def test_what_is_asked_for_is_served_where_it_is_asked() -> None:
     pod = only(found, "Deployment")["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    defaults = parse_configuration(yaml.safe_load(CONFIGURATION), "default")
+    defaults = parse_configuration(yaml.load(CONFIGURATION, yaml.CSafeLoader), "default")
     assert ports == {
         "webhook-server": defaults.webhook.port,
         "health": int(defaults.health.health_probe_bind_address.removeprefix(":")),
@@ -155,7 +155,7 @@ def test_the_image_runs_as_the_user_of_the_pods_and_is_made_of_wheels() -> None:
 def printed(*args: str) -> list[Obj]:
     done = CliRunner().invoke(app, ["install", "--print", *args])
     assert done.exit_code == 0, done.output
-    return [obj for obj in yaml.safe_load_all(done.output) if obj]
+    return [obj for obj in yaml.load_all(done.output, yaml.CSafeLoader) if obj]
 
 
 def written(folder: Path, **content: Any) -> str:
@@ -254,7 +254,7 @@ def test_what_is_no_name_of_an_image(image: str) -> None:
 
 
 def test_the_default_configuration_is_a_good_one() -> None:
-    found = parse_configuration(yaml.safe_load(CONFIGURATION), "default")
+    found = parse_configuration(yaml.load(CONFIGURATION, yaml.CSafeLoader), "default")
     assert found.integrations.frameworks == ("batch/job", "pod")
     assert found.leader_election == Configuration().leader_election
 
@@ -276,7 +276,8 @@ def test_certificates_from_elsewhere_are_mounted_where_the_manager_looks(
     printed = CliRunner().invoke(app, ["install", "--print", "--config", str(config)])
     written = CliRunner().invoke(app, ["install", "--chart", str(chart), "--config", str(config)])
     assert (printed.exit_code, written.exit_code) == (0, 0), printed.output + written.output
-    pod = only([*yaml.safe_load_all(printed.output)], "Deployment")["spec"]["template"]["spec"]
+    objects = [*yaml.load_all(printed.output, yaml.CSafeLoader)]
+    pod = only(objects, "Deployment")["spec"]["template"]["spec"]
     assert {"name": "certificates", "secret": {"secretName": "theirs"}} in pod["volumes"]
     (container,) = pod["containers"]
     expected = {"name": "certificates", "readOnly": True, **mount}

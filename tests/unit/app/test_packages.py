@@ -52,7 +52,7 @@ def rendered(chart: Path, namespace: str, values: dict[str, Any]) -> list[Obj]:
         assert all("{{" not in ACTION.sub("", part) for part in parts), path
         value = lambda one: json.dumps(known[one[1]][one[2]])  # noqa: E731
         text = "{{".join(ACTION.sub(value, part) for part in parts)
-        found += [obj for obj in yaml.safe_load_all(text) if obj]
+        found += [obj for obj in yaml.load_all(text, yaml.CSafeLoader) if obj]
     return found
 
 
@@ -97,7 +97,7 @@ def test_the_chart_gives_what_is_installed(
         given.write_text(yaml.safe_dump(values_of(deployed)))
         command = [helm, "template", "r", str(tmp_path), "-n", namespace, "-f", str(given)]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-        objects = [obj for obj in yaml.safe_load_all(done.stdout) if obj]
+        objects = [obj for obj in yaml.load_all(done.stdout, yaml.CSafeLoader) if obj]
         assert by_name(objects) == wanted(namespace, deployed)
 
 
@@ -115,7 +115,7 @@ def test_the_chart_registers_the_visibility_api_only_with_a_port(tmp_path: Path)
 def test_the_values_are_described_and_nothing_else_is_taken(tmp_path: Path) -> None:
     write_chart(tmp_path, Installation("kueue-system", deployed=Deployed()))
     schema = json.loads((tmp_path / "values.schema.json").read_text())
-    values = yaml.safe_load((tmp_path / "values.yaml").read_text())
+    values = yaml.load((tmp_path / "values.yaml").read_text(), yaml.CSafeLoader)
     used = {
         name
         for path in (tmp_path / "templates").iterdir()
@@ -132,18 +132,18 @@ def test_the_values_are_described_and_nothing_else_is_taken(tmp_path: Path) -> N
 def test_the_kustomize_base_gives_what_is_installed(tmp_path: Path) -> None:
     plan = Installation("queues", deployed=CHANGED)
     write_kustomize(tmp_path, plan)
-    base = yaml.safe_load((tmp_path / "kustomization.yaml").read_text())
+    base = yaml.load((tmp_path / "kustomization.yaml").read_text(), yaml.CSafeLoader)
     objects = [
         obj
         for name in base["resources"]
-        for obj in yaml.safe_load_all((tmp_path / name).read_text())
+        for obj in yaml.load_all((tmp_path / name).read_text(), yaml.CSafeLoader)
     ]
     assert by_name(objects) == by_name(plan.manifests())
     assert {path.name for path in tmp_path.iterdir()} == {*base["resources"], "kustomization.yaml"}
     if kubectl := shutil.which("kubectl"):
         command = [kubectl, "kustomize", str(tmp_path)]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-        assert by_name([*yaml.safe_load_all(done.stdout)]) == by_name(plan.manifests())
+        assert by_name([*yaml.load_all(done.stdout, yaml.CSafeLoader)]) == by_name(plan.manifests())
 
 
 def test_the_command_writes_both(tmp_path: Path) -> None:
@@ -152,6 +152,6 @@ def test_the_command_writes_both(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, args)
     assert done.exit_code == 0, done.output
     assert f"{chart / 'values.schema.json'} written" in done.output
-    assert yaml.safe_load((chart / "values.yaml").read_text())["image"] == "i:9"
+    assert yaml.load((chart / "values.yaml").read_text(), yaml.CSafeLoader)["image"] == "i:9"
     assert "i:9" in (base / "manager.yaml").read_text()
-    assert yaml.safe_load((chart / "Chart.yaml").read_text())["apiVersion"] == "v2"
+    assert yaml.load((chart / "Chart.yaml").read_text(), yaml.CSafeLoader)["apiVersion"] == "v2"

@@ -55,7 +55,7 @@ def printed(capsys: pytest.CaptureFixture[str], *references: str, **options: Any
     """The objects that `kueuelib manifests` prints."""
     given = {"namespace": None, "image": "mine:1", "webhook_url": None, "plugin": False, **options}
     manifests.run(references, **given)
-    return [*yaml.safe_load_all(capsys.readouterr().out)]
+    return [*yaml.load_all(capsys.readouterr().out, yaml.CSafeLoader)]
 
 
 @pytest.mark.usefixtures("package")

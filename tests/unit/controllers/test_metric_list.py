@@ -16,8 +16,9 @@ from kueuelib.jobs.pods.integration import PodMetrics
 from kueuelib.jobs.reconcile.metrics import JobMetrics
 from kueuelib.runtime.telemetry import Sampled, Telemetry
 
-UPSTREAM = yaml.safe_load(
-    (Path(__file__).parents[2] / "upstream" / "metrics.yaml").read_text(encoding="utf-8")
+UPSTREAM = yaml.load(
+    (Path(__file__).parents[2] / "upstream" / "metrics.yaml").read_text(encoding="utf-8"),
+    yaml.CSafeLoader,
 )
 MISSING = {
     "kueue_replaced_workload_slices_total": "there are no elastic Jobs",

@@ -28,8 +28,9 @@ from kueuelib.testing.builders import (
 
 from .conftest import World
 
-FACTS = yaml.safe_load(
-    (Path(__file__).parents[2] / "upstream" / "custom_labels.yaml").read_text(encoding="utf-8")
+FACTS = yaml.load(
+    (Path(__file__).parents[2] / "upstream" / "custom_labels.yaml").read_text(encoding="utf-8"),
+    yaml.CSafeLoader,
 )
 PENDING, ADMITTED = FACTS["pending"], FACTS["admitted"]
 STATUSES = {"active": "active", "parked": "inadmissible"}

@@ -23,7 +23,9 @@ from kueuelib.scheduler.settings import FINAL_SHARE
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 FACTS = Path(__file__).parents[2] / "upstream" / "configuration_keys.yaml"
-DEFAULTS = yaml.safe_load(FACTS.with_name("configuration_defaults.yaml").read_text("utf-8"))
+DEFAULTS = yaml.load(
+    FACTS.with_name("configuration_defaults.yaml").read_text("utf-8"), yaml.CSafeLoader
+)
 OTHERWISE = {
     "integrations.podOptions.namespaceSelector": "honoured; today's Kueue ignores it",
     "integrations.podOptions.podSelector": "honoured; today's Kueue ignores it",
@@ -239,7 +241,7 @@ def difference(path: str) -> str:
 def page() -> str:
     """The whole page."""
     rows = [(path, versions_of(path), cell(path, ours) + difference(path), "") for path in BLOCKS]
-    upstream = yaml.safe_load(FACTS.read_text(encoding="utf-8"))
+    upstream = yaml.load(FACTS.read_text(encoding="utf-8"), yaml.CSafeLoader)
     known = {path for version in ("both", "v1beta1", "v1beta2") for path in upstream[version]}
     for path, _ in keys(Configuration):
         usual = "honoured" if path in known else "honoured; Kueue does not have it"

@@ -52,7 +52,7 @@ OWN: dict[tuple[str, str], tuple[str, ...]] = {
 """Fields that today's Kueue does not have, with the versions in which it does not."""
 
 FACTS = Path(__file__).parents[2] / "upstream" / "keys.yaml"
-UPSTREAM_KEYS: dict[str, dict[str, str]] = yaml.safe_load(FACTS.read_text("utf-8"))
+UPSTREAM_KEYS: dict[str, dict[str, str]] = yaml.load(FACTS.read_text("utf-8"), yaml.CSafeLoader)
 """Labels and annotations of today's Kueue, with the objects that have them."""
 
 _JOBS, _PODS = "e2e/test_scenarios_jobs.py", "unit/jobs/pods"

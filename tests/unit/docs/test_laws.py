@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 PROPERTIES = Path(__file__).parents[2] / "properties"
-LAWS = yaml.safe_load((PROPERTIES / "LAWS.yaml").read_text())
+LAWS = yaml.load((PROPERTIES / "LAWS.yaml").read_text(), yaml.CSafeLoader)
 ENGINE = ("test_scheduler_", "test_rounds", "test_explain", "test_fair_sharing")
 
 

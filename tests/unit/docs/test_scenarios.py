@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 TESTS = Path(__file__).parents[2]
-TABLE = yaml.safe_load((TESTS / "e2e/scenarios.yaml").read_text())
+TABLE = yaml.load((TESTS / "e2e/scenarios.yaml").read_text(), yaml.CSafeLoader)
 NUMBERS = [*range(1, 91), 104, 105, 106, 108]
 """Those of jobs, pods, groups and the life of their Workloads (some of 7.6)."""
 

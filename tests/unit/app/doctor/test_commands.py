@@ -215,7 +215,7 @@ def test_a_command_is_the_one_that_installed_it(patient: Any) -> None:
     done = CliRunner().invoke(app, [*words, "--print"])
     os.close(read_end)
     assert done.exit_code == 0, done.output
-    printed = {one["kind"]: one for one in yaml.safe_load_all(done.output)}
+    printed = {one["kind"]: one for one in yaml.load_all(done.output, yaml.CSafeLoader)}
     assert printed["Deployment"]["spec"] == patient.get("Deployment")["spec"]
     assert {"ServiceMonitor", "APIService"} <= printed.keys()
 

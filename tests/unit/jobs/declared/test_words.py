@@ -202,7 +202,7 @@ class Deployments(JobAdapter):
     crd = FLINK / "crd.yaml"
 
     def make(self) -> Obj:
-        obj: Obj = yaml.safe_load((FLINK / "deployment.yaml").read_text())
+        obj: Obj = yaml.load((FLINK / "deployment.yaml").read_text(), yaml.CSafeLoader)
         del obj["metadata"]["labels"]
         container = {"name": "flink-main-container", "image": "flink:1.20"}
         for role in ("jobManager", "taskManager"):
@@ -239,7 +239,7 @@ class TestFlinkDeployment(JobConformance):
 
 
 def flink(**spec: Any) -> Obj:
-    obj: Obj = yaml.safe_load((FLINK / "deployment.yaml").read_text())
+    obj: Obj = yaml.load((FLINK / "deployment.yaml").read_text(), yaml.CSafeLoader)
     obj["metadata"]["uid"] = "u"
     obj["spec"].update(spec)
     return obj
@@ -280,13 +280,14 @@ async def test_a_flink_deployment_waits_starts_and_is_stopped_in_a_cluster(
     kube_client: Client,
 ) -> None:
     resource = DEPLOYMENTS.resource
-    await kube_client.create(kinds.CRDS, yaml.safe_load((FLINK / "crd.yaml").read_text()))
+    crd = yaml.load((FLINK / "crd.yaml").read_text(), yaml.CSafeLoader)
+    await kube_client.create(kinds.CRDS, crd)
     queue = make_cluster_queue("all", {"spot": {"cpu": 5, "memory": "20Gi"}})
     async with queueing(kube_client, DEPLOYMENTS):
         for each in (make_flavor("spot"), queue, make_local_queue("team", "all", "default")):
             await kube_client.of(type(each)).create(each)
         flink = Deployments()
-        wanted = yaml.safe_load((FLINK / "deployment.yaml").read_text())
+        wanted = yaml.load((FLINK / "deployment.yaml").read_text(), yaml.CSafeLoader)
         container = {"name": "flink-main-container", "env": [{"name": "A", "value": "b"}]}
         wanted["spec"]["podTemplate"] = {"kind": "Pod", "spec": {"containers": [container]}}
         first = await eventually(lambda: kube_client.create(resource, wanted))

@@ -36,8 +36,9 @@ from kueuelib.workload import states
 
 KUEUE = "kueue.x-k8s.io"
 NOW = 1_700_000_000.0
-UPSTREAM = yaml.safe_load(
-    (Path(__file__).parents[3] / "upstream" / "custom_labels.yaml").read_text(encoding="utf-8")
+UPSTREAM = yaml.load(
+    (Path(__file__).parents[3] / "upstream" / "custom_labels.yaml").read_text(encoding="utf-8"),
+    yaml.CSafeLoader,
 )
 
 

@@ -32,8 +32,9 @@ KUEUE = "kueue.x-k8s.io"
 QUEUE = f"{KUEUE}/queue-name"
 SUSPENDED = [{"type": "Suspended", "status": "True"}]
 PARAMETER = "provreq.kueue.x-k8s.io/ValidUntilSeconds"
-UPSTREAM = yaml.safe_load(
-    (Path(__file__).parents[3] / "upstream" / "custom_labels.yaml").read_text(encoding="utf-8")
+UPSTREAM = yaml.load(
+    (Path(__file__).parents[3] / "upstream" / "custom_labels.yaml").read_text(encoding="utf-8"),
+    yaml.CSafeLoader,
 )
 
 
