@@ -178,11 +178,7 @@ class NoLongerFits:
     cohort: str
 
     condition_reason = WAITING_FOR_QUOTA
-
-    @property
-    def text(self) -> str:
-        """The words of the condition message."""
-        return "Workload no longer fits after processing another workload"
+    text = "Workload no longer fits after processing another workload"
 
 
 @record
@@ -216,14 +212,10 @@ class FitsAfterPreemptions:
     victims: tuple[ObjectKey, ...]
 
     condition_reason = WAITING_FOR_PREEMPTED
-
-    @property
-    def text(self) -> str:
-        """The words of the condition message."""
-        return (
-            "Workload has overlapping preemption targets with another workload, "
-            "but will fit after these preemptions complete"
-        )
+    text = (
+        "Workload has overlapping preemption targets with another workload, "
+        "but will fit after these preemptions complete"
+    )
 
 
 @frozen
@@ -231,11 +223,7 @@ class PodsNotReady:
     """Admission waits until every admitted workload has its pods ready."""
 
     condition_reason = WAITING_FOR_PODS_READY
-
-    @property
-    def text(self) -> str:
-        """The words of the condition message."""
-        return "waiting for all admitted workloads to be in PodsReady condition"
+    text = "waiting for all admitted workloads to be in PodsReady condition"
 
 
 @frozen
@@ -319,11 +307,7 @@ class NotEvaluated:
     """The workload is queued but has not been a head yet."""
 
     condition_reason = PENDING_EVALUATION
-
-    @property
-    def text(self) -> str:
-        """The words of the condition message."""
-        return "Workload is pending evaluation in the scheduling queue"
+    text = "Workload is pending evaluation in the scheduling queue"
 
 
 @frozen

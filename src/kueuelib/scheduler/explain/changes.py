@@ -51,6 +51,54 @@ class UnsizedChange:
 
 
 @frozen
+class OfWorkload:
+    """A change of a workload."""
+
+    key: ObjectKey
+
+    @property
+    def subject(self) -> str:
+        """The workload."""
+        return f"Workload {self.key}"
+
+
+@frozen
+class OfClusterQueue:
+    """A change of a ClusterQueue."""
+
+    cluster_queue: str
+
+    @property
+    def subject(self) -> str:
+        """The ClusterQueue."""
+        return f"ClusterQueue {self.cluster_queue}"
+
+
+@frozen
+class OfLocalQueue:
+    """A change of a LocalQueue."""
+
+    key: ObjectKey
+
+    @property
+    def subject(self) -> str:
+        """The LocalQueue."""
+        return f"LocalQueue {self.key}"
+
+
+@frozen
+class OfPlace:
+    """A change of a ClusterQueue or Cohort."""
+
+    place: Place
+
+    @property
+    def subject(self) -> str:
+        """The ClusterQueue or Cohort."""
+        return str(self.place)
+
+
+@frozen
 class More:
     """More of one resource.
 
@@ -72,27 +120,20 @@ class More:
 
 
 @frozen
-class RaiseQuota:
+class RaiseQuota(OfPlace):
     """More quota in one flavor of a ClusterQueue or Cohort.
 
     Attributes:
-        place: the ClusterQueue or Cohort.
         flavor: the flavor.
         field: `nominalQuota`, `borrowingLimit` or `lendingLimit`.
         amounts: the increase of each resource; they belong together.
     """
 
-    place: Place
     flavor: str
     field: str
     amounts: tuple[More, ...]
 
     kind = "quota"
-
-    @property
-    def subject(self) -> str:
-        """The ClusterQueue or Cohort."""
-        return str(self.place)
 
     @property
     def text(self) -> str:
@@ -132,17 +173,10 @@ def amount_in(quota: ResourceQuota, field: str) -> int | None:
 
 
 @frozen
-class Ends(UnsizedChange):
+class Ends(OfWorkload, UnsizedChange):
     """A workload that holds quota finishes."""
 
-    key: ObjectKey
-
     kind = "workload-ends"
-
-    @property
-    def subject(self) -> str:
-        """The workload."""
-        return f"Workload {self.key}"
 
     @property
     def text(self) -> str:
@@ -155,17 +189,10 @@ class Ends(UnsizedChange):
 
 
 @frozen
-class Withdraws(UnsizedChange):
+class Withdraws(OfWorkload, UnsizedChange):
     """Another waiting workload is withdrawn."""
 
-    key: ObjectKey
-
     kind = "workload-withdrawn"
-
-    @property
-    def subject(self) -> str:
-        """The workload."""
-        return f"Workload {self.key}"
 
     @property
     def text(self) -> str:
@@ -178,27 +205,20 @@ class Withdraws(UnsizedChange):
 
 
 @frozen
-class SetPolicy(UnsizedChange):
+class SetPolicy(OfClusterQueue, UnsizedChange):
     """Another policy of a ClusterQueue.
 
     Attributes:
-        cluster_queue: the ClusterQueue.
         path: the field below `spec`, spelled as in YAML.
         before: its present value.
         to: its new value.
     """
 
-    cluster_queue: str
     path: str
     before: str
     to: str
 
     kind = "policy"
-
-    @property
-    def subject(self) -> str:
-        """The ClusterQueue."""
-        return f"ClusterQueue {self.cluster_queue}"
 
     @property
     def text(self) -> str:
@@ -233,25 +253,18 @@ class SetPolicy(UnsizedChange):
 
 
 @frozen
-class RaiseThreshold:
+class RaiseThreshold(OfClusterQueue):
     """A borrower may preempt workloads of higher priorities than before.
 
     Attributes:
-        cluster_queue: the ClusterQueue of the borrower.
         before: the present threshold.
         to: the new one, higher.
     """
 
-    cluster_queue: str
     before: int
     to: int
 
     kind = "policy"
-
-    @property
-    def subject(self) -> str:
-        """The ClusterQueue."""
-        return f"ClusterQueue {self.cluster_queue}"
 
     @property
     def text(self) -> str:
@@ -271,18 +284,12 @@ class RaiseThreshold:
 
 
 @frozen
-class StartLocalQueue(UnsizedChange):
+class StartLocalQueue(OfLocalQueue, UnsizedChange):
     """A stopped LocalQueue is started."""
 
-    key: ObjectKey
     before: str
 
     kind = "policy"
-
-    @property
-    def subject(self) -> str:
-        """The LocalQueue."""
-        return f"LocalQueue {self.key}"
 
     @property
     def text(self) -> str:
@@ -362,18 +369,12 @@ class ServeCheck(UnsizedChange):
 
 
 @frozen
-class CreateLocalQueue(UnsizedChange):
+class CreateLocalQueue(OfLocalQueue, UnsizedChange):
     """Create a missing LocalQueue."""
 
-    key: ObjectKey
     cluster_queue: str
 
     kind = "create"
-
-    @property
-    def subject(self) -> str:
-        """The LocalQueue."""
-        return f"LocalQueue {self.key}"
 
     @property
     def text(self) -> str:
@@ -425,25 +426,18 @@ _ONE = Quantity.of(1).nanos
 
 
 @frozen
-class RaiseWeight:
+class RaiseWeight(OfPlace):
     """A larger weight, in steps of the last decimal place of the present one.
 
     Attributes:
-        place: the ClusterQueue or Cohort.
         before: its present weight, in units of 10^-9.
         steps: how many steps more, above zero.
     """
 
-    place: Place
     before: int
     steps: int
 
     kind = "weight"
-
-    @property
-    def subject(self) -> str:
-        """The ClusterQueue or Cohort."""
-        return str(self.place)
 
     @property
     def text(self) -> str:
@@ -470,25 +464,18 @@ def _decimal(weight: Quantity) -> str:
 
 
 @frozen
-class SetParent(UnsizedChange):
+class SetParent(OfPlace, UnsizedChange):
     """Another cohort above a ClusterQueue or a Cohort.
 
     Attributes:
-        place: the ClusterQueue or Cohort.
         before: the present cohort above, empty for none.
         to: the new one, empty for none.
     """
 
-    place: Place
     before: str
     to: str
 
     kind = "parent"
-
-    @property
-    def subject(self) -> str:
-        """The ClusterQueue or Cohort."""
-        return str(self.place)
 
     @property
     def text(self) -> str:

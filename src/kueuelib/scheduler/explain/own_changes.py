@@ -9,29 +9,23 @@ import attrs
 from kueuelib.api import names
 from kueuelib.api.core import Taint, Toleration
 from kueuelib.api.kueue import PodSet, Workload
-from kueuelib.api.meta import ObjectKey, find, format_time
+from kueuelib.api.meta import find, format_time
 from kueuelib.api.nodes import required_node_affinity
 from kueuelib.api.struct import frozen
-from kueuelib.scheduler.explain.changes import UnsizedChange
+from kueuelib.scheduler.explain.changes import OfWorkload, UnsizedChange
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.pending.workload_info import gates_of, missing_pods
 from kueuelib.scheduler.topology.demand import layers_of
 
 
 @frozen
-class SetPriority:
+class SetPriority(OfWorkload):
     """A higher priority."""
 
-    key: ObjectKey
     before: int
     to: int
 
     kind = "priority"
-
-    @property
-    def subject(self) -> str:
-        """The workload."""
-        return f"Workload {self.key}"
 
     @property
     def text(self) -> str:
@@ -46,21 +40,19 @@ class SetPriority:
 
 
 @frozen
-class OfJob:
+class OfJob(OfWorkload):
     """A change of what the workload is made from, so that it has to be made there.
 
     Attributes:
-        key: the workload.
         job: the object that it stands for, as kind and name; empty for a workload of its own.
     """
 
-    key: ObjectKey
     job: str = attrs.field(default="", kw_only=True)
 
     @property
     def subject(self) -> str:
         """The job, or a workload of its own."""
-        return self.job or f"Workload {self.key}"
+        return self.job or super().subject
 
 
 def job_of(workload: Workload) -> str:
@@ -122,24 +114,17 @@ def slice_of(pod_set: PodSet) -> int:
 
 
 @frozen
-class Activate(UnsizedChange):
+class Activate(OfWorkload, UnsizedChange):
     """The workload is activated again.
 
     Attributes:
-        key: the workload.
         limit: the maximum execution time after which it was deactivated; None if for something
             else.
     """
 
-    key: ObjectKey
     limit: int | None = None
 
     kind = "activate"
-
-    @property
-    def subject(self) -> str:
-        """The workload."""
-        return f"Workload {self.key}"
 
     @property
     def text(self) -> str:
@@ -197,17 +182,10 @@ def is_group(workload: Workload) -> bool:
 
 
 @frozen
-class PodsReturn(UnsizedChange):
+class PodsReturn(OfWorkload, UnsizedChange):
     """The pods for which a group stays out of its queue exist again."""
 
-    key: ObjectKey
-
     kind = "pods-return"
-
-    @property
-    def subject(self) -> str:
-        """The workload."""
-        return f"Workload {self.key}"
 
     @property
     def text(self) -> str:
@@ -223,18 +201,12 @@ class PodsReturn(UnsizedChange):
 
 
 @frozen
-class BackOffEnds(UnsizedChange):
+class BackOffEnds(OfWorkload, UnsizedChange):
     """The back-off after an eviction is over."""
 
-    key: ObjectKey
     until: float
 
     kind = "back-off"
-
-    @property
-    def subject(self) -> str:
-        """The workload."""
-        return f"Workload {self.key}"
 
     @property
     def text(self) -> str:

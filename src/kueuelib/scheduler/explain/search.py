@@ -46,6 +46,7 @@ from kueuelib.scheduler.explain.changes import (
     MOST_WEIGHT,
     CandidateChange,
     Ends,
+    OfWorkload,
     RaiseWeight,
     SetParent,
     UnsizedChange,
@@ -84,27 +85,20 @@ MOST_ENDS = 20
 
 
 @frozen
-class ProtectionEnds(UnsizedChange):
+class ProtectionEnds(OfWorkload, UnsizedChange):
     """The preemption policy allows a preemption that it refuses now.
 
     Attributes:
-        key: the workload that waits.
         policy: the name of the policy.
         until: when, in seconds since the epoch.
         after: how many seconds from now.
     """
 
-    key: ObjectKey
     policy: str
     until: float
     after: float
 
     kind = "protection"
-
-    @property
-    def subject(self) -> str:
-        """The workload."""
-        return f"Workload {self.key}"
 
     @property
     def text(self) -> str:
