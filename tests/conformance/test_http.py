@@ -10,8 +10,8 @@ import httpx
 import pytest
 import yaml
 
-from kueuelib.embedded import release
 from kueuelib.embedded.cluster.nodes import node_status
+from kueuelib.embedded.registry.builtin_kinds import RELEASE, VERSION
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ConfigError
 
@@ -303,7 +303,7 @@ async def test_what_is_no_request_is_a_bad_request_in_plain_words(server, line):
 @pytest.mark.embedded
 async def test_server_documents_and_nodes_tell_one_version(api):
     version = (await api.get("/version")).body
-    assert version["gitVersion"] == release.VERSION
-    assert release.VERSION.startswith(f"v{version['major']}.{version['minor']}.")
-    assert (await api.get("/openapi/v3/api/v1")).body["info"]["version"] == release.RELEASE
-    assert node_status({}, 0, 0.0)["nodeInfo"]["kubeletVersion"] == release.VERSION
+    assert version["gitVersion"] == VERSION
+    assert VERSION.startswith(f"v{version['major']}.{version['minor']}.")
+    assert (await api.get("/openapi/v3/api/v1")).body["info"]["version"] == RELEASE
+    assert node_status({}, 0, 0.0)["nodeInfo"]["kubeletVersion"] == VERSION

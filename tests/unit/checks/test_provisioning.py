@@ -12,8 +12,8 @@ import pytest
 
 from kueuelib.api import kinds
 from kueuelib.api.checks import ProvisioningRequestConfigSpec, ProvisioningRetryStrategy
-from kueuelib.api.made_from import MADE_FROM
 from kueuelib.api.meta import Obj, ObjectKey, Resource, format_time, key_of
+from kueuelib.api.names import MADE_FROM
 from kueuelib.checks import Pending, Ready, Rejected
 from kueuelib.checks.provisioning import CONTROLLER_NAME, decision, provisioning_check
 from kueuelib.checks.provisioning.decision import (

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from kueuelib.cli.replay.command import ReplayOptions, run
+from kueuelib.cli.replay import ReplayOptions, run
 from kueuelib.errors import ConfigError
 from kueuelib.recording.writer import RecordedEngine
 from kueuelib.scheduler import events

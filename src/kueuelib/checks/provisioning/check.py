@@ -8,8 +8,8 @@ from kueuelib.api import kinds
 from kueuelib.api.checks import ProvisioningRequestConfig
 from kueuelib.api.codec import decode
 from kueuelib.api.kueue import Workload
-from kueuelib.api.made_from import MADE_FROM
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
+from kueuelib.api.names import MADE_FROM
 from kueuelib.checks.definition import Check, CheckContext, check, current
 from kueuelib.checks.owned import OwnedObjects
 from kueuelib.checks.provisioning.decision import (

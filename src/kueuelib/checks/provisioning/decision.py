@@ -19,9 +19,8 @@ from kueuelib.api.checks import (
     ProvisioningRetryStrategy,
 )
 from kueuelib.api.kueue import PodSetUpdate
-from kueuelib.api.made_from import MADE_FROM, digest_of
 from kueuelib.api.meta import Obj, annotations_of, find_condition, is_true, parse_time
-from kueuelib.api.names import PARAMETER_PREFIX
+from kueuelib.api.names import MADE_FROM, PARAMETER_PREFIX, digest_of
 from kueuelib.api.quantity import Quantity
 from kueuelib.checks.moves import entry_of
 from kueuelib.checks.verdicts import Pending, Ready, Rejected, Verdict

@@ -7,7 +7,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Self
@@ -15,21 +15,19 @@ from typing import Self
 import attrs
 import orjson
 
-from kueuelib.api.meta import Obj
+from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.api.phrases import some
 from kueuelib.api.yaml_text import to_yaml
 from kueuelib.cli.progress import StatusLine
-from kueuelib.cli.question import question
-from kueuelib.cli.simulate.earlier_files import CLUSTER, REPORT, RESULT, remove_earlier
 from kueuelib.cli.simulate.policies import Given, policies, read_cluster
-from kueuelib.cli.simulate.text import show, show_answers
+from kueuelib.cli.simulate.text import CLUSTER, show, show_answers
 from kueuelib.errors import ConfigError
 from kueuelib.scheduler.explain.placements import nodes_without_level
 from kueuelib.simulator.job_lifecycles import Timing
 from kueuelib.simulator.live import Listener, Live
 from kueuelib.simulator.meter import quota_of
-from kueuelib.simulator.parsing import BadValue, Faults, named, not_negative
-from kueuelib.simulator.play import Played, Policy, Question, play
+from kueuelib.simulator.parsing import BadValue, Faults, moment, named, not_negative
+from kueuelib.simulator.play import BASELINE, Played, Policy, Question, play
 from kueuelib.simulator.readers.formats import format_of, reader
 from kueuelib.simulator.readers.manifests import objects_in
 from kueuelib.simulator.readers.source import TraceSource
@@ -90,6 +88,87 @@ class ProgressLine(Listener):
         )
 
 
+# ---- removes the files of an earlier simulation from a folder ------------------------------------
+
+RESULT = "result.json"
+REPORT = "report.html"
+TABLES = ("jobs.csv", "queues.csv")
+
+
+def remove_earlier(folder: Path, given: Iterable[Path]) -> None:
+    """Removes the runs of an earlier simulation: those that its own `result.json` names.
+
+    In each of them, the files of a run are removed, and then the folder if it is empty.
+
+    Args:
+        folder: for the results; it need not exist.
+        given: files that the user gave; none of them is removed.
+
+    Raises:
+        ConfigError: its `result.json` is not ours, one of the given files would be removed (then
+            nothing is), or a file cannot be removed.
+    """
+    path = folder / RESULT
+    try:
+        if not path.exists():
+            return
+        runs = [*_folders(folder, _runs(path))]
+        files = [run / name for run in runs for name in _files(run)]
+        files += [folder / REPORT, path]
+        _refuse(given, files)
+        for file in files:
+            file.unlink(missing_ok=True)
+        for run in runs:
+            if not any(run.iterdir()):
+                run.rmdir()
+    except OSError as error:
+        problem = error.strerror or str(error)
+        raise ConfigError(str(folder), problem, "give a folder that can be written") from error
+
+
+def _folders(folder: Path, names: Iterable[str]) -> Iterator[Path]:
+    """The runs that are folders in this folder, not links to others."""
+    for name in names:
+        run = folder / name
+        if run.is_dir() and not run.is_symlink() and run.resolve().parent == folder.resolve():
+            yield run
+
+
+def _files(run: Path) -> tuple[str, ...]:
+    """The files that a simulation writes there; derived queues belong to the run without a
+    policy.
+    """
+    return (*TABLES, CLUSTER) if run.name == BASELINE else TABLES
+
+
+def _refuse(given: Iterable[Path], files: Iterable[Path]) -> None:
+    """Refuses to remove a given file, directly or through a link."""
+    removed = {_place(file) for file in files}
+    for path in given:
+        if _place(path) in removed or path.resolve() in removed:
+            problem = "would be removed with the results of the earlier simulation"
+            raise ConfigError(str(path), problem, "copy the file, or give another --output")
+
+
+def _place(path: Path) -> Path:
+    """The place of the file itself; of a link, that of the link, because that is what is
+    removed.
+    """
+    return path.parent.resolve() / path.name
+
+
+def _runs(path: Path) -> list[str]:
+    try:
+        content = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError:
+        content = None
+    runs = content.get("runs") if isinstance(content, dict) else None
+    if not isinstance(content, dict) or "format" not in content or not isinstance(runs, dict):
+        fix = "give another folder, or move the file"
+        raise ConfigError(str(path), "is not from a simulation and would be overwritten", fix)
+    return [*runs]
+
+
 # --------------------------------------------------------------------------------------------------
 
 FORMAT = 1
@@ -123,20 +202,20 @@ class SimulateOptions:
 
     traces: Sequence[Path]
     format: str | None
-    cluster: Path | None
-    kubeconfig: Path | None
-    server_timeout: float
     policies: Sequence[Path]
     config: Path | None
     output: Path
-    queue_by: str | None
-    strict: bool
-    scale: float
-    checks: Sequence[str]
-    stop_seconds: float
-    ready_seconds: float
-    sample_seconds: float
-    explain: Sequence[str]
+    cluster: Path | None = None
+    kubeconfig: Path | None = None
+    server_timeout: float = 0.0
+    queue_by: str | None = None
+    strict: bool = False
+    scale: float = 1.0
+    checks: Sequence[str] = ()
+    stop_seconds: float = 0.0
+    ready_seconds: float = 0.0
+    sample_seconds: float = 60.0
+    explain: Sequence[str] = ()
 
 
 def run_simulation(options: SimulateOptions) -> int:
@@ -348,3 +427,24 @@ def _notes(options: SimulateOptions, chosen: Sequence[Policy]) -> list[str]:
     """Effects of a policy that may be unintended."""
     overlaid = zip(options.policies, chosen[1:], strict=True)
     return [f"{path} adds {what}" for path, policy in overlaid for what in policy.adds]
+
+
+def question(text: str, namespace: str = "") -> Question:
+    """The question in `--explain`.
+
+    Args:
+        text: the value of the option.
+        namespace: of a job that is named without one.
+
+    Raises:
+        ConfigError: it does not name a job and a time.
+    """
+    job, at, when = text.rpartition("@")
+    named, _, name = job.rpartition("/")
+    fix = "write [NAMESPACE/]JOB@TIME"
+    if not at or not name:
+        raise ConfigError(f"--explain {text}", "does not name a job and a time", fix)
+    try:
+        return Question(ObjectKey(named or namespace, name), moment(when, "time"))
+    except BadValue as error:
+        raise ConfigError(f"--explain {text}", error.reason, fix) from error

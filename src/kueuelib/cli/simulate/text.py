@@ -13,13 +13,15 @@ from rich.table import Table
 from kueuelib.api.meta import Obj
 from kueuelib.app.explaining.asking import ObjectAnswer
 from kueuelib.cli.explain.text import show as show_explanations
-from kueuelib.cli.simulate.earlier_files import CLUSTER
 from kueuelib.cli.terminal import terminal
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.simulator.play import BASELINE, Question
 from kueuelib.simulator.report import readable
 from kueuelib.simulator.report.comparison import WAITS, Run, comparison, unit_of
 from kueuelib.simulator.report.readable import TimeUnit, means, moment
+
+CLUSTER = "cluster.yaml"
+"""The file with the queues that were derived."""
 
 # ---- small plots of runs in the terminal: a line of blocks per amount, as high as the mean -------
 

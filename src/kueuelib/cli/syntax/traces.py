@@ -83,7 +83,7 @@ def record(**given: Any) -> int:
 )
 def replay(**options: Any) -> int:
     """Repeat the recorded decisions, and compare every plan with the recorded one."""
-    from kueuelib.cli.replay.command import ReplayOptions, run
+    from kueuelib.cli.replay import ReplayOptions, run
 
     return run(ReplayOptions(**options))
 

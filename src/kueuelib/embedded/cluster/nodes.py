@@ -17,7 +17,7 @@ from kueuelib.api.meta import (
     with_raw_condition,
 )
 from kueuelib.embedded.cluster.contract import BLOCK, HOSTNAME, POOL, POOLS, RACK, SIMULATED
-from kueuelib.embedded.release import VERSION
+from kueuelib.embedded.registry.builtin_kinds import VERSION
 from kueuelib.errors import ConfigError
 
 CAPACITY: Mapping[str, str] = {

@@ -12,8 +12,8 @@ from aiohttp import web
 from kueuelib.api.meta import Obj
 from kueuelib.embedded import failures
 from kueuelib.embedded.http.answers import answer
+from kueuelib.embedded.registry.builtin_kinds import RELEASE
 from kueuelib.embedded.registry.kinds import Kind, KindVersion, Registry
-from kueuelib.embedded.release import RELEASE
 from kueuelib.embedded.schema.messages import Field, exists, json_fields, message_name, message_node
 from kueuelib.embedded.schema.node import ListType, PatchStrategy, SchemaNode
 

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 from aiohttp import web
 
-from kueuelib.embedded import failures, release
+from kueuelib.embedded import failures
 from kueuelib.embedded.access.attributes import Authorizer, refusal
 from kueuelib.embedded.access.reviews import GROUPS, KINDS, Reviews
 from kueuelib.embedded.admission.plugin import UserInfo
@@ -31,6 +31,7 @@ from kueuelib.embedded.http.discovery import Discovery
 from kueuelib.embedded.http.openapi import OpenApi
 from kueuelib.embedded.http.requests import Route, is_odd, parse, request_attributes
 from kueuelib.embedded.http.resources import ResourceHandler
+from kueuelib.embedded.registry import builtin_kinds
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import ApiError, BadRequest, ServerError, TooLarge, Unauthorized
 from kueuelib.runtime.server_limits import body_of
@@ -38,9 +39,9 @@ from kueuelib.runtime.server_limits import body_of
 log = logging.getLogger("kueuelib.embedded")
 
 VERSION: dict[str, str] = {
-    "major": release.MAJOR,
-    "minor": release.MINOR,
-    "gitVersion": release.VERSION,
+    "major": builtin_kinds.MAJOR,
+    "minor": builtin_kinds.MINOR,
+    "gitVersion": builtin_kinds.VERSION,
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",

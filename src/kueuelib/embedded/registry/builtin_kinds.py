@@ -18,6 +18,16 @@ from kueuelib.embedded.schema.typed import TypedSchema
 from kueuelib.errors import FieldError
 from kueuelib.machinery.selectors import field_of
 
+# ---- the version of Kubernetes that server, documents and nodes report ---------------------------
+
+MAJOR: Final = "1"
+MINOR: Final = "33"
+RELEASE: Final = f"v{MAJOR}.{MINOR}.0"
+VERSION: Final = f"{RELEASE}+kueuelib"
+"""The version, with a suffix by which clients can recognize this server."""
+
+# --------------------------------------------------------------------------------------------------
+
 # `events.k8s.io/v1`: the same stored events as those of the core group, with other field names.
 
 GROUP: Final = "events.k8s.io"

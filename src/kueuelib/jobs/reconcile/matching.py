@@ -8,14 +8,15 @@ from typing import Any
 import attrs
 
 from kueuelib.api.kinds import PODS
-from kueuelib.api.made_from import MADE_FROM, digest_of
 from kueuelib.api.meta import Obj, annotations_of, controller_of, labels_of
 from kueuelib.api.names import (
     IN_USE_FINALIZER,
     JOB_UID_LABEL,
+    MADE_FROM,
     ORIGIN_KEYS,
     PARAMETER_PREFIX,
     QUOTA_RESERVED,
+    digest_of,
 )
 from kueuelib.api.quantity import Quantity
 from kueuelib.api.workload_state import has_quota

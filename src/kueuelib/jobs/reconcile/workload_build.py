@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kueuelib.api.kinds import PODS, PRIORITY_CLASSES, WORKLOAD_PRIORITY_CLASSES, WORKLOADS
-from kueuelib.api.made_from import MADE_FROM
 from kueuelib.api.meta import Obj, annotations_of, controller_of
 from kueuelib.api.missing_features import of_jobs
 from kueuelib.api.names import (
     ADMISSION_GATED_BY,
     IN_USE_FINALIZER,
     JOB_UID_LABEL,
+    MADE_FROM,
     admission_gates,
     is_label_value,
     workload_name,

@@ -8,8 +8,7 @@ import json
 import pytest
 
 from kueuelib.api.kinds import WORKLOADS
-from kueuelib.api.made_from import MADE_FROM
-from kueuelib.api.names import MIN_PARALLELISM
+from kueuelib.api.names import MADE_FROM, MIN_PARALLELISM
 from kueuelib.jobs.batch import BatchJob
 from kueuelib.jobs.contract.commands import Change, Emit, PatchStatus
 from kueuelib.jobs.contract.settings import JobSettings, TakenOver
