@@ -19,7 +19,7 @@ from kueuelib.controllers.feed import stored_admission
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.nodes import BY_HOST
 from kueuelib.controllers.queue_metrics import counted
-from kueuelib.controllers.ungater import BY_WORKLOAD, follow_pods, topology_of
+from kueuelib.controllers.ungater import BY_WORKLOAD, follow, topology_of, workloads_of
 from kueuelib.errors import Conflict, Invalid, NotFound
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.cache import Cache
@@ -243,14 +243,15 @@ def node_failures(
     made = Controller("node failures", reconciler, clock=clock, telemetry=telemetry)
     made.for_(workloads, _has_new_hosts)
 
-    def node_changed(delta: Delta[Obj]) -> None:
-        if made.listening and _is_news(delta):
-            both = (node for node in (delta.old, delta.new) if node is not None)
-            for host in {delta.key.name, *map(_host_of, both)}:
-                made.queue.add_later(workloads.store.keys_by_index(PLACED_ON, host), BATCH)
+    def on_node(delta: Delta[Obj]) -> set[ObjectKey]:
+        if not _is_news(delta):
+            return set()
+        both = (node for node in (delta.old, delta.new) if node is not None)
+        hosts = {delta.key.name, *map(_host_of, both)}
+        return {key for host in hosts for key in workloads.store.keys_by_index(PLACED_ON, host)}
 
-    nodes.add_handler(node_changed)
-    follow_pods(made, pods, BATCH, _may_matter)
+    follow(made, nodes, BATCH, on_node)
+    follow(made, pods, BATCH, lambda delta: workloads_of(delta) if _may_matter(delta) else ())
     return made
 
 

@@ -275,31 +275,36 @@ def ungater(
     """
     made = Controller("ungater", reconciler, clock=clock, telemetry=telemetry)
     made.for_(workloads, _may_start)
-    follow_pods(made, pods, BATCH)
+    follow(made, pods, BATCH, workloads_of)
     return made
 
 
-def follow_pods(
+def follow(
     controller: Controller,
-    pods: WantedInformer,
+    informer: WantedInformer,
     pause: float,
-    matters: Callable[[Delta[Obj]], bool] = lambda _: True,
+    keys: Callable[[Delta[Obj]], Iterable[ObjectKey]],
 ) -> None:
-    """Let changes of pods lead to a look at their Workloads, several of them to one.
+    """Let changes of nodes or pods lead to a look at their Workloads, several of them to one.
 
     Args:
         controller: of Workloads.
-        pods: see `pods_to_start`.
+        informer: of the nodes or pods.
         pause: seconds until the look, at least.
-        matters: which changes do.
+        keys: the Workloads that a change is about.
     """
 
     def later(delta: Delta[Obj]) -> None:
-        if controller.listening and matters(delta):
-            keys = {workload_of(pod) for pod in (delta.old, delta.new) if pod is not None}
-            controller.queue.add_later(filter(None, keys), pause)
+        if controller.listening:
+            controller.queue.add_later(keys(delta), pause)
 
-    pods.add_handler(later)
+    informer.add_handler(later)
+
+
+def workloads_of(delta: Delta[Obj]) -> set[ObjectKey]:
+    """The Workloads of a pod, before and after a change."""
+    both = (workload_of(pod) for pod in (delta.old, delta.new) if pod is not None)
+    return {key for key in both if key is not None}
 
 
 def _may_start(delta: Delta[Obj]) -> bool:

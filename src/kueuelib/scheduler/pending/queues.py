@@ -298,7 +298,7 @@ class Queues:
         item.back_off = end if end is not None and now < end else None
         if item.back_off is not None:
             item.queue.put(
-                item, ShapeVerdict(item.info, BackingOff(item.back_off), item.info.least())
+                item, ShapeVerdict(item.info, BackingOff(item.back_off), item.info.least(), False)
             )
             self._back_offs.push((item.back_off, key), self._find_back_off)
             return
@@ -374,7 +374,9 @@ class Queues:
             freed = scope.news.changed_or_freed_since(search.began, room=room)
             complete = not (goes_on or lost or search.lost or freed)
             least = item.info.least()
-            verdict = ShapeVerdict(item.info, reason, least, search.began, item.tried, complete)
+            verdict = ShapeVerdict(
+                item.info, reason, least, room, search.began, item.tried, complete
+            )
             if not (goes_on or lost or (why is Requeue.GENERIC and queue.spec.strict)):
                 scope.touch()
                 if queue.heap.sticky == key:

@@ -65,10 +65,6 @@ def wants_room(info: WorkloadInfo, reason: Reason) -> bool:
     return not isinstance(reason, ELSEWHERE)
 
 
-def _wants_room(verdict: ShapeVerdict) -> bool:
-    return wants_room(verdict.info, verdict.reason)
-
-
 @value
 class ShapeVerdict:
     """Why the Workloads of one shape in a ClusterQueue are parked.
@@ -77,22 +73,20 @@ class ShapeVerdict:
         info: the Workload.
         reason: why it was refused.
         least: per resource, the smallest request of any pod set.
+        wants_room: whether more room on nodes may change it, or places for fewer pods.
         began: the instant at which its pass over the flavors began.
         tried: the instant at which the last try of that pass began.
         complete: whether that pass refused every flavor: it was completed, no flavor was lost to
             another head, and nothing became free or changed meanwhile.
-        wants_room: whether more room on nodes may change it, or places for fewer pods.
     """
 
     info: WorkloadInfo
     reason: Reason
     least: Mapping[str, int]
+    wants_room: bool
     began: int = 0
     tried: int = 0
     complete: bool = True
-    wants_room: bool = attrs.field(
-        init=False, repr=False, default=attrs.Factory(_wants_room, takes_self=True)
-    )
 
     @property
     def is_about_quota(self) -> bool:
