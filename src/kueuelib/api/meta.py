@@ -421,26 +421,6 @@ def find(conditions: Iterable[Condition], type: str) -> Condition | None:
     return None
 
 
-def with_condition(
-    conditions: tuple[Condition, ...], new: Condition, now: float
-) -> tuple[Condition, ...]:
-    """The conditions with one set; the same tuple when nothing changes.
-
-    The transition time becomes `now` (seconds since the epoch) only when the status changes,
-    whatever `new` says; a long message is cut. The order of the conditions stays; a new one comes
-    last.
-    """
-    new = attrs.evolve(new, message=truncate_message(new.message))
-    old = find(conditions, new.type)
-    if old is None:
-        return (*conditions, attrs.evolve(new, last_transition_time=now))
-    changed = old.status != new.status
-    new = attrs.evolve(new, last_transition_time=now if changed else old.last_transition_time)
-    if new == old:
-        return conditions
-    return tuple(new if condition is old else condition for condition in conditions)
-
-
 def with_raw_condition(
     conditions: Iterable[Mapping[str, Any]],
     type: str,

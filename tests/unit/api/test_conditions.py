@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import attrs
-
 from kueuelib.api.codec import encode
 from kueuelib.api.kueue import Workload, WorkloadStatus
 from kueuelib.api.meta import (
@@ -10,7 +8,7 @@ from kueuelib.api.meta import (
     find,
     is_true,
     truncate_message,
-    with_condition,
+    with_raw_condition,
 )
 
 A = Condition("A", "True", "R", "m", 5.0)
@@ -30,19 +28,21 @@ def test_conditions_of_raw_and_typed_objects_are_judged_alike():
 
 
 def test_a_new_condition_comes_last_and_starts_now():
-    assert with_condition((A,), Condition("B", "False", "R", "m"), 6.0) == (A, B)
+    first, last = with_raw_condition([encode(A)], "B", False, "R", "m", now=6.0)
+    assert first == encode(A)
+    assert last == encode(B)
 
 
 def test_the_time_changes_only_with_the_status():
-    (reworded, _) = with_condition((A, B), Condition("A", "True", "S", "n"), 9.0)
-    assert reworded == Condition("A", "True", "S", "n", 5.0)
-    (flipped, _) = with_condition((A, B), Condition("A", "False", "S", "n"), 9.0)
-    assert flipped == Condition("A", "False", "S", "n", 9.0)
+    (reworded,) = with_raw_condition([encode(A)], "A", True, "S", "n", now=9.0)
+    assert reworded == encode(Condition("A", "True", "S", "n", 5.0))
+    (flipped,) = with_raw_condition([encode(A)], "A", False, "S", "n", now=9.0)
+    assert flipped == encode(Condition("A", "False", "S", "n", 9.0))
 
 
 def test_nothing_changes_when_the_condition_is_there_already():
-    given = (A, B)
-    assert with_condition(given, attrs.evolve(A, last_transition_time=0.0), 9.0) is given
+    stored = [encode(A)]
+    assert with_raw_condition(stored, "A", True, "R", "m", now=9.0) == stored
 
 
 def test_long_messages_are_cut_to_bytes_and_say_so():
@@ -52,5 +52,5 @@ def test_long_messages_are_cut_to_bytes_and_say_so():
     umlauts = truncate_message("ä" * 600, 1024)
     assert len(umlauts.encode()) <= 1024
     assert umlauts.endswith("ä ...")
-    (long,) = with_condition((), Condition("A", "True", "R", "x" * 40000), 1.0)
-    assert len(long.message) == 32768
+    (long,) = with_raw_condition((), "A", True, "R", "x" * 40000, now=1.0)
+    assert len(long["message"]) == 32768

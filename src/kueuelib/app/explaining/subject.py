@@ -346,12 +346,6 @@ def group_problem(pod: Obj, pods: Sequence[Obj]) -> CompositionProblem | None:
     return compose([one for one in pods if group_of(one) == group]).problem if group else None
 
 
-def key_in(obj: Obj, namespace: str) -> ObjectKey:
-    """The key of an object of a manifest."""
-    key = key_of(obj)
-    return ObjectKey(key.namespace or namespace, key.name)
-
-
 # ---- reads the manifests that `kueuelib explain -f` asks about -----------------------------------
 
 _ASKED_KINDS = {one.kind for one in (JOBS, PODS, WORKLOADS)}

@@ -119,14 +119,6 @@ NO_LIMITS = Limits(0)
 """The quota of an unlisted pair."""
 
 
-def added(left: Amounts, right: Amounts) -> dict[FlavorResource, int]:
-    """The sum, as a new mapping."""
-    result = dict(left)
-    for pair, amount in right.items():
-        result[pair] = result.get(pair, 0) + amount
-    return result
-
-
 def total_of(parts: Iterable[Amounts]) -> dict[FlavorResource, int]:
     """The sum of any number of mappings."""
     result: dict[FlavorResource, int] = {}
