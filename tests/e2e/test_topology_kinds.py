@@ -276,7 +276,7 @@ def racks(
 
 
 def leader_worker_sets() -> Sample:
-    from kueuelib.jobs.catalog.builtin import builtin_registry
+    from kueuelib.jobs.builtin import builtin_registry
 
     name = "leaderworkerset.x-k8s.io/leaderworkerset"
     (found,) = [one for one in builtin_registry().integrations if one.name == name]

@@ -10,7 +10,7 @@ import attrs
 import yaml
 
 from kueuelib.api.meta import Resource
-from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.contract.integration import REFERRED, Integration
 
 Obj = dict[str, Any]

@@ -22,7 +22,7 @@ from pod_group_server import FLAVORS, Server
 from test_pod_groups_life import GroupLife, crashing
 
 from kueuelib.jobs.batch import BatchJob
-from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.contract.commands import Count, Emit, RequeueAfter
 from kueuelib.jobs.pods.pod_plan import plan_pod
 from kueuelib.jobs.pods.reading import PodStage

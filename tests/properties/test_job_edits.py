@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from kueuelib.api.kinds import WORKLOADS
 from kueuelib.api.meta import Resource
-from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.contract.commands import Change, PatchStatus
 from kueuelib.jobs.declared.declarative import Pods, declare, enough, equals
 from kueuelib.jobs.reconcile.plan import plan

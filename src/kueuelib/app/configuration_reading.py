@@ -241,8 +241,8 @@ def _check_frameworks(names: Sequence[str]) -> Iterator[ConfigurationRefusal]:
     """Refuses integrations that are neither bundled nor installed."""
     if COMMON_FRAMEWORKS.issuperset(names):
         return
-    from kueuelib.jobs.catalog.builtin import builtin_registry
-    from kueuelib.jobs.catalog.plugins import installed
+    from kueuelib.jobs.builtin import builtin_registry
+    from kueuelib.jobs.plugins import installed
 
     known = {*builtin_registry().names()}
     for index, name in enumerate(names):
@@ -281,7 +281,7 @@ def _enabled(names: set[str]) -> set[str]:
     """The names of bundled integrations with those that they need."""
     if names <= COMMON_FRAMEWORKS:
         return names
-    from kueuelib.jobs.catalog.builtin import builtin_registry
+    from kueuelib.jobs.builtin import builtin_registry
 
     registry = builtin_registry()
     return {each.name for each in registry.enabled(names.intersection(registry.names()))}

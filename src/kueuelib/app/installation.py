@@ -47,7 +47,7 @@ from kueuelib.controllers.webhooks import (
 )
 from kueuelib.errors import ConfigError, NotFound
 from kueuelib.jobs.batch import BATCH_JOB
-from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings, PodSettings, system_excluded
 from kueuelib.jobs.pods.integration import POD

@@ -7,8 +7,8 @@ from typing import Any
 
 from kueuelib.checks.definition import Check, checks_in
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.catalog.plugins import as_integration, candidates, integration_in, own_kind
 from kueuelib.jobs.contract.integration import Integration
+from kueuelib.jobs.plugins import as_integration, candidates, integration_in, own_kind
 from kueuelib.runtime.importing import module_at, name_in
 from kueuelib.runtime.operator.declaration import Operator
 

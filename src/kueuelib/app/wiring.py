@@ -33,7 +33,7 @@ from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CON
 from kueuelib.controllers.webhooks import serve as serve_queueing
 from kueuelib.jobs.assembly import add_jobs, wire
 from kueuelib.jobs.assembly import add_webhooks as add_job_webhooks
-from kueuelib.jobs.catalog.plugins import registry_for
+from kueuelib.jobs.plugins import registry_for
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
 from kueuelib.runtime.connection import connect, wait_for_server

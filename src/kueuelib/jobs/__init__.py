@@ -8,7 +8,7 @@ their imports:
 - `lookups`, `reconcile`: the facts about a job, and the plan for it
 - `kinds`: kinds of CRDs, which may come and go while the manager runs
 - `webhooks`, `pods`: the webhooks of all kinds, and the special kind: plain pods
-- `catalog`: the known kinds
+- `builtin`, `plugins`: the kinds that come with kueuelib, and those of other packages
 - `assembly`, `process`: for the manager that queues them, and for a manager of your own
 - `client`: for programs that submit jobs
 

@@ -28,7 +28,6 @@ from kueuelib.api.names import known_version
 from kueuelib.controllers.manifests import manager_user
 from kueuelib.controllers.webhooks import QueueingEntry, queueing_entries, sparing
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.catalog.plugins import as_integration, registry_for
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration, Registry
 from kueuelib.jobs.contract.settings import JobSettings
@@ -46,6 +45,7 @@ from kueuelib.jobs.lookups.stores import (
     owner_names,
     prebuilt_name,
 )
+from kueuelib.jobs.plugins import as_integration, registry_for
 from kueuelib.jobs.reconcile.executor import Executor
 from kueuelib.jobs.reconcile.metrics import JobMetrics
 from kueuelib.jobs.reconcile.reconciler import JobReconciler
@@ -116,7 +116,7 @@ def wire(
         ConfigError: the configuration names an integration that is not known.
     """
     if registry is None:
-        from kueuelib.jobs.catalog.builtin import builtin_registry
+        from kueuelib.jobs.builtin import builtin_registry
 
         registry = builtin_registry()
     enabled = registry.enabled(settings.frameworks)

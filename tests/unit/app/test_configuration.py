@@ -19,7 +19,7 @@ from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.decoding import KeyRule, parse_duration, rule_of
 from kueuelib.app.part_settings import job_settings
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.runtime.addresses import parse_address
 from kueuelib.scheduler.quota.past_usage import UsageRule
 

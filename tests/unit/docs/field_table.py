@@ -87,8 +87,7 @@ HONOURED = {
     "labels queue-name": f"{_JOBS}::test_a_queued_job_is_stored_suspended_and_gets_its_workload",
     **dict.fromkeys(
         ("labels pod-group-pod-index", "annotations pod-group-pod-index-label"),
-        "unit/jobs/catalog/test_ranks.py"
-        "::test_another_label_may_have_the_index_of_a_pod_in_its_group",
+        "unit/jobs/test_ranks.py::test_another_label_may_have_the_index_of_a_pod_in_its_group",
     ),
     "annotations pod-index-offset": (
         "unit/scheduler/topology/test_ungater.py"

@@ -21,8 +21,8 @@ from kueuelib.jobs import (
     enough,
     equals,
 )
-from kueuelib.jobs.catalog.plugins import as_integration
 from kueuelib.jobs.contract.settings import JobSettings
+from kueuelib.jobs.plugins import as_integration
 from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
 from kueuelib.jobs.reconcile.reports import reclaimable_counts
 from kueuelib.runtime import Resource

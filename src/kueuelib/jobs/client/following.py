@@ -37,7 +37,7 @@ from kueuelib.api.names import (
     is_dns1123_subdomain,
 )
 from kueuelib.errors import ConfigError, Forbidden, KueuelibError, NotFound
-from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.client.places import with_place, with_refusal
 from kueuelib.jobs.client.progress import Progress, State, progress_of
 from kueuelib.jobs.contract.generic_job import GenericJob

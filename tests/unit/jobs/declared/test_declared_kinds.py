@@ -12,7 +12,7 @@ import pytest
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.errors import InvalidJob
-from kueuelib.jobs.catalog.builtin import DECLARED
+from kueuelib.jobs.builtin import DECLARED
 from kueuelib.jobs.contract.capabilities import (
     JobWithCustomStop,
     JobWithReclaimablePods,

@@ -19,7 +19,7 @@ from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded.server import ApiServer
 from kueuelib.errors import ApiError, Forbidden, NotFound, Unavailable
 from kueuelib.jobs.assembly import Jobs, wire
-from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.declared.declarative import declare, equals
 from kueuelib.jobs.declared.pod_shape import Pods

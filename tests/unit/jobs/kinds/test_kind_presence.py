@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from kueuelib.api.meta import Resource
-from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.declared.declarative import HasCondition, declare
 from kueuelib.jobs.declared.pod_shape import Pods

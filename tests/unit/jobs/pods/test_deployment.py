@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.owners import with_default_queue
 from kueuelib.jobs.pods.deployment import DEPLOYMENT, validate_deployment, with_labels

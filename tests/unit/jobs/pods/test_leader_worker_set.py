@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.contract.commands import Change, Create, Delete, Emit
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.pods.leaderworkerset import (

@@ -10,7 +10,7 @@ import pytest
 from kueuelib.api.kinds import NAMESPACES, PODS, WORKLOADS
 from kueuelib.api.meta import ObjectKey, key_of
 from kueuelib.api.patch import merge_patch
-from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.contract.settings import JobSettings, PodSettings
 from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.stores import (

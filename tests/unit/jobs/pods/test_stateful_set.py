@@ -10,7 +10,7 @@ import pytest
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.names import is_label_value
-from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.contract.commands import Create, Delete, DropFinalizer, Emit, PatchStatus
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.stores import JobStores

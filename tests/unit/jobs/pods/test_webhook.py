@@ -11,7 +11,7 @@ import pytest
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.names import GROUP_LABEL
 from kueuelib.errors import Unavailable
-from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.contract.settings import JobSettings, PodSettings
 from kueuelib.jobs.lookups.owners import Owners
 from kueuelib.jobs.lookups.stores import OWNER_UID, JobStores, owner_uids

@@ -10,7 +10,7 @@ import pytest
 
 from kueuelib.api.meta import Resource
 from kueuelib.api.names import MIN_PARALLELISM, SYNC_COMPLETIONS
-from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.contract.capabilities import JobWithCustomStop, Stop
 from kueuelib.jobs.contract.commands import Change
 from kueuelib.jobs.declared.declarative import Pods, declare, equals

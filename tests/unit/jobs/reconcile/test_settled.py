@@ -11,7 +11,7 @@ import pytest
 
 from kueuelib.api.meta import ObjectKey, key_of
 from kueuelib.jobs import BatchJob
-from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.contract.commands import Create, DropFinalizer, Emit
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.owners import Owners

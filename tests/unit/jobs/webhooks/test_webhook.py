@@ -14,7 +14,7 @@ from kueuelib.api.names import (
 )
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.batch import BATCH_JOB
-from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings, system_excluded
 from kueuelib.jobs.pods.deployment import DEPLOYMENT

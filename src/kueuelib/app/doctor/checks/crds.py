@@ -37,7 +37,7 @@ from kueuelib.app.doctor.manager import (
 from kueuelib.app.doctor.snapshot import FACTS, ClusterSnapshot
 from kueuelib.app.earlier_installation import being_deleted, deletion_of, other_managers
 from kueuelib.app.foreign_finalizers import OURS, foreign_finalizers, removal_of
-from kueuelib.jobs.catalog.plugins import registry_for
+from kueuelib.jobs.plugins import registry_for
 
 # Finds what would change if this program took over from the Go manager (`--before-migration`).
 

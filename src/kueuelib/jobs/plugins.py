@@ -80,7 +80,7 @@ def registry_for(frameworks: Iterable[str]) -> Registry:
     names = dict.fromkeys(frameworks)
     if (common := common_registry(names)) is not None:
         return common
-    from kueuelib.jobs.catalog.builtin import builtin_registry
+    from kueuelib.jobs.builtin import builtin_registry
 
     registry = builtin_registry()
     offered = installed()
@@ -118,7 +118,7 @@ def own_kind(integration: Integration, reference: str) -> Integration:
     Raises:
         ConfigError: the bundled manager queues this kind itself.
     """
-    from kueuelib.jobs.catalog.builtin import builtin_registry
+    from kueuelib.jobs.builtin import builtin_registry
 
     for known in builtin_registry().integrations:
         if known.resource.group_kind == integration.resource.group_kind:

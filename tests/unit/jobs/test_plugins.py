@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from kueuelib.errors import ConfigError
-from kueuelib.jobs.catalog import plugins
-from kueuelib.jobs.catalog.builtin import builtin_registry
+from kueuelib.jobs import plugins
+from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.pods.integration import POD
 
-EXAMPLE = Path(__file__).parents[4] / "examples" / "custom_job"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "custom_job"
 
 SOURCE = """
 from kueuelib.api.meta import Resource
