@@ -26,6 +26,7 @@ class Seen:
         finished: when it finished.
         evictions: how often it lost quota.
         lost: seconds that it had run before evictions, at most its run time each.
+        cut: the part of these that was lost before the run time was over.
         ended: evictions after its run time, while its end was still to be written.
         held: CPU seconds of quota that it had until its last admission ended.
         running: whether it is admitted and not finished.
@@ -40,6 +41,7 @@ class Seen:
     finished: float | None = None
     evictions: int = 0
     lost: float = 0.0
+    cut: float = 0.0
     ended: int = 0
     held: float = 0.0
     running: bool = False
@@ -50,8 +52,8 @@ class Seen:
 class Waits:
     """How long the Workloads of a class waited, in seconds from creation to the last admission.
 
-    With the evictions, the seconds of work that these lost, and how many of them came after the run
-    time, while the end was still to be written.
+    With the evictions, the seconds of work that these lost, the part of it that was lost before the
+    run time was over, and how many came after it, while the end was still to be written.
     """
 
     count: int
@@ -61,6 +63,7 @@ class Waits:
     longest: float
     evictions: int
     lost: float = 0.0
+    cut: float = 0.0
     ended: int = 0
 
 
@@ -102,8 +105,12 @@ class Recorder:
         if evicted and not record.evicted:
             record.evictions += 1
             if record.admitted is not None and (record.running or running):
-                record.lost += min(now - record.admitted, record.seconds)
-                record.ended += now - record.admitted >= record.seconds
+                ran = now - record.admitted
+                record.lost += min(ran, record.seconds)
+                if ran < record.seconds:
+                    record.cut += ran
+                else:
+                    record.ended += 1
         record.running, record.evicted = running, evicted
         if done:
             record.finished = now
@@ -147,6 +154,7 @@ class Recorder:
             at(waited, 100),
             sum(each.evictions for each in records),
             sum(each.lost for each in records),
+            sum(each.cut for each in records),
             sum(each.ended for each in records),
         )
 

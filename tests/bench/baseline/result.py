@@ -125,6 +125,9 @@ class Result:
                 sum(each.ended for each in self.waits.values())
             )
             figures["work lost by evictions, s"] = sum(each.lost for each in self.waits.values())
+            figures["work lost before the run time, s"] = sum(
+                each.cut for each in self.waits.values()
+            )
         for name, waits in self.waits.items():
             figures[f"wait of {name}, mean, s"] = waits.mean
             figures[f"wait of {name}, p50, s"] = waits.p50

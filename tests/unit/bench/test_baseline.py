@@ -75,7 +75,7 @@ def test_a_recorder_knows_waits_evictions_and_use():
     recorder.see("b", state(small, "Admitted"), 20.0)
     recorder.see("b", state(small, "Admitted", "Finished"), 30.0)
     assert recorder.finished == 2
-    assert recorder.waits()["medium"] == Waits(1, 6.0, 6.0, 6.0, 6.0, 1, 0.5, 1)
+    assert recorder.waits()["medium"] == Waits(1, 6.0, 6.0, 6.0, 6.0, 1, 0.5, 0.0, 1)
     assert recorder.waits()["small"] == Waits(1, 10.0, 10.0, 10.0, 10.0, 0)
     assert recorder.waits()["large"] == Waits(0, 0.0, 0.0, 0.0, 0.0, 0)
     assert recorder.use() == pytest.approx((5 * 2 + 5 * 4 + 1 * 10) / (600 * 20))
