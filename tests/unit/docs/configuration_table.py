@@ -81,57 +81,60 @@ DERIVED: dict[str, Callable[[Configuration], Any]] = {
 
 HEAD = """# Configuration
 
-This page lists every key of the file that `kueuelib manager --config` reads, a `Configuration` of
-`config.kueue.x-k8s.io/v1beta1` or `v1beta2`. [kueuelib manager](commands.md#kueuelib-manager)
-explains the important keys. The table below is generated.
+This page lists every key of the file that `kueuelib manager --config` reads. The file is a
+`Configuration` of `config.kueue.x-k8s.io/v1beta1` or `v1beta2`. [kueuelib
+manager](commands.md#kueuelib-manager) explains the important keys.
 
-`kueuelib manager --print-config --config FILE` prints the configuration with all defaults, in
-`v1beta2` (in `v1beta1` if the file selects Pods with `integrations.podOptions`), and exits. Like
-Kueue, the manager refuses a key of one version in the other. In `v1beta2`, the presence of the
-blocks `waitForPodsReady` and `fairSharing` turns their features on, and
-`waitForPodsReady.blockAdmission` is false unless it is set. If the file has refused keys, or keys
-that are not in the table, the manager exits at the start with code 2. One error names all of them.
+`kueuelib manager --print-config --config FILE` prints the configuration with all defaults, and
+exits. The output is in `v1beta2`, or in `v1beta1` if the file selects Pods with
+`integrations.podOptions`.
 
-In a pod, the pod's namespace replaces `kueue-system`. The row of a block shows what happens if the
-block is absent. The rows below it show the defaults of keys that are absent from an existing block.
-The table also shows where the defaults of today's Kueue differ: it always waits for ready pods in
+If the file has refused or unknown keys, the manager exits with code 2, and one error lists all of
+them. Like Kueue, the manager also refuses a key of one version in the other. In `v1beta2`, the
+blocks `waitForPodsReady` and `fairSharing` turn their features on, and
+`waitForPodsReady.blockAdmission` is false by default.
+
+In a pod, the pod's namespace replaces `kueue-system`. The row of a block shows what happens without
+the block. The rows below it show the defaults of keys that you leave out of the block. The table
+also shows where the defaults of today's Kueue differ. Kueue always waits for ready pods in
 `v1beta2`, serves the visibility API, and limits its requests.
 
 ## A changed file
 
-The manager reads the file every 10 seconds, and at SIGHUP. A file that cannot be read or is not
-valid changes nothing, and one line of the log says why. Changed keys that the table marks *at once*
-take effect without a restart. Any other changed key keeps its old value until the next start: the
-log names the key, and `kueuelib_configuration_restart_needed` is 1 for it. The manager also writes
-the key to its Lease, where [`kueuelib doctor`](doctor.md) finds it. The same holds for a block
-`waitForPodsReady` that is added or removed. `kueuelib_configuration_reloads_total` counts the files
-by `result`: `taken` or `refused`.
+The manager reads the file every 10 seconds, and at SIGHUP. A file that it cannot read, or that is
+not valid, changes nothing, and the log says why. Keys that the table marks *at once* take effect
+without a restart.
+
+Any other changed key keeps its old value until you restart the manager. So does a block
+`waitForPodsReady` that you add or remove. The log names such a key, and the metric
+`kueuelib_configuration_restart_needed` is 1 for it. The manager also writes the key to its Lease,
+where [`kueuelib doctor`](doctor.md) finds it. The metric `kueuelib_configuration_reloads_total`
+counts the files by `result`, which is `taken` or `refused`.
 
 ## What the manager publishes
 
-`explain`, `pending`, `report` and `doctor` need the configuration that the manager runs with. If
-`--config` names no file, they look for it in the cluster, in this order:
+`explain`, `pending`, `report` and `doctor` need the configuration that the manager runs with.
+Without `--config`, they look for it in these places, in this order:
 
 1. The annotation `kueuelib.dev/configuration` of the manager's Lease. The leader writes the values
-   that differ from the defaults in the blocks that change decisions or jobs: `waitForPodsReady`,
-   `fairSharing`, `admissionFairSharing`, `preemption` without its policy, `borrowing`, `resources`,
-   `manageJobsWithoutQueueName`, `managedJobsNamespaceSelector`, `integrations`,
-   `objectRetentionPolicies`, `quotaReleaseStrategy`, `leaderElection` and `featureGates`. A manager
-   without leader election writes these values too, if it has a configuration file. Values that
-   another holder of the Lease left behind do not count. `kueuelib install` grants every
-   authenticated user the right to `get` the Lease with the default name in the manager's namespace.
-2. The ConfigMap `kueue-manager-config` of the manager's pods, even if these run the Go manager.
-   Blocks that are not on the Lease, such as `metrics`, always come from the ConfigMap. To read it,
-   you need permission to `get` it.
+   that differ from the defaults, but only from the blocks that change decisions or jobs. These
+   blocks are `waitForPodsReady`, `fairSharing`, `admissionFairSharing`, `preemption` without its
+   policy, `borrowing`, `resources`, `manageJobsWithoutQueueName`, `managedJobsNamespaceSelector`,
+   `integrations`, `objectRetentionPolicies`, `quotaReleaseStrategy`, `leaderElection` and
+   `featureGates`. A manager without leader election writes these values only if it has a
+   configuration file.
+2. The ConfigMap `kueue-manager-config` of the manager's pods, which may also be pods of the Go
+   manager. Blocks that are not on the Lease, such as `metrics`, always come from this ConfigMap.
 3. The defaults.
 
-A note names the source if the configuration found there leads to other decisions than the defaults,
-or says why no source could be read. The commands look in the namespace `kueue-system`.
+The commands look only in the namespace `kueue-system`. `kueuelib install` lets every authenticated
+user `get` the Lease with the default name in the manager's namespace. For the ConfigMap, you need
+permission to `get` it. The commands ignore values on the Lease that come from an earlier holder.
+
+If the configuration leads to different decisions than the defaults would, a note names its source.
+If no source can be read, a note says why.
 
 ## Keys
-
-For each key that is marked as honoured, a test fails if the key has no effect. Most of these tests
-are in `tests/unit/app/test_keys_take_effect.py`.
 
 | Key | Versions | Default | | Changes |
 | --- | --- | --- | --- | --- |
