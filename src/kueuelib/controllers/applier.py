@@ -228,8 +228,9 @@ ADMISSION_PRIORITY = 10
 WAIT_PRIORITY = -10
 """The priority of reasons to wait, below that of a repeated write."""
 EVICTION_DELAY = 0.2
-"""Seconds until the eviction of a victim is written. If its preemptor gets quota before, because
-others have ended, the victim stays and loses no work.
+"""Seconds until the eviction of a victim is written, from its own admission on if that is written
+first. If its preemptor gets quota before, because others have ended, the victim stays and loses no
+work.
 """
 REPORTED_FAULTS = 100
 """Faults of a preemption policy that are remembered, so that each is logged only once."""
@@ -292,14 +293,15 @@ class Applier:
             if wl is not None:
                 self._written.event(wl, "Warning", UNPLACED, wait.message)
         for preemption in settled.preemptions:
-            after = 0.0 if preemption.reserved else EVICTION_DELAY
             for victim in preemption.victims:
-                self._passed(self.book.submit(Eviction(victim, preemption)))
+                order = Eviction(victim, preemption)
+                self._passed(self.book.submit(order))
+                after = _delay(order)
                 controller.enqueue(victim.key, after=after, priority=ADMISSION_PRIORITY)
         others: tuple[What, ...] = (*settled.placed, *settled.evictions)
-        for order in others:
-            self._passed(self.book.submit(order))
-            controller.enqueue(order.key, priority=ADMISSION_PRIORITY)
+        for other in others:
+            self._passed(self.book.submit(other))
+            controller.enqueue(other.key, priority=ADMISSION_PRIORITY)
         for fault in settled.faults:
             self._written.metrics.policy_failed(fault.policy)
             if fault not in self._reported:
@@ -348,7 +350,7 @@ class Applier:
         after = self.book.waits(key)
         if after is None or isinstance(after, Wait):
             return DONE
-        return Result(requeue_after=AT_ONCE, priority=ADMISSION_PRIORITY)
+        return Result(requeue_after=_delay(after) or AT_ONCE, priority=ADMISSION_PRIORITY)
 
     def _passed(self, edge: Edge) -> None:
         """Counts what ended without being written, and reports it to the engine."""
@@ -559,6 +561,12 @@ class Applier:
         wl = self._written.writer.newest(order.key)
         known = states.condition(wl, QUOTA_RESERVED).get("reason") if wl is not None else None
         return MESSAGE_PAUSE if known == order.condition_reason else 0.0
+
+
+def _delay(order: What) -> float:
+    """Seconds until an order is carried out."""
+    is_delayed = isinstance(order, Eviction) and not order.preemption.reserved
+    return EVICTION_DELAY if is_delayed else 0.0
 
 
 def _raw(admission: Admission, wl: Obj) -> Obj:

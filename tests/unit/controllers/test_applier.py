@@ -538,7 +538,7 @@ async def test_an_admission_that_may_be_stored_is_cleared_up_before_its_eviction
     case.evict()
     assert case.told == []
     first = await case.applier.reconcile(KEY)
-    assert first.requeue_after
+    assert first.requeue_after == EVICTION_DELAY
     assert states.phase_of(case.client.stored or {}) is states.Phase.ADMITTED
     await case.run()
     assert states.phase_of(case.client.stored or {}) is states.Phase.EVICTING
