@@ -187,7 +187,7 @@ print([name for name in {unused!r} if name in sys.modules])
         "kueuelib.runtime.certificates",
         "kueuelib.scheduler.explain.answer",
         "kueuelib.scheduler.explain.changes",
-        "kueuelib.scheduler.explain.obstacles",
+        "kueuelib.scheduler.explain.problems",
         "kueuelib.simulator",
         "kueuelib.workload.states",
     )

@@ -82,7 +82,7 @@ def quotas(draw: st.DrawFn, cohort: str) -> dict[str, int]:
 
 
 def rarely(usual: object, *others: object) -> st.SearchStrategy[Any]:
-    """Mostly the usual, so that several obstacles seldom meet."""
+    """Mostly the usual, so that several problems seldom meet."""
     return st.integers(0, 19).flatmap(
         lambda number: st.sampled_from(others) if number == 13 else st.just(usual)
     )

@@ -70,7 +70,7 @@ MOST_UNITS = 3
 WORLDS = 30
 SELECTOR = {"matchLabels": {"team": "red"}}
 TAINT = {"key": "spot", "value": "yes", "effect": "NoSchedule"}
-OBSTACLES = (
+PROBLEMS = (
     "selector",
     "taint",
     "node",
@@ -87,8 +87,8 @@ OBSTACLES = (
 
 
 def small_world(random: Random) -> World:
-    """A Workload that two obstacles keep from its quota, and perhaps others who want or hold it."""
-    wrong = set(random.sample(OBSTACLES, 2))
+    """A Workload that two problems keep from its quota, and perhaps others who want or hold it."""
+    wrong = set(random.sample(PROBLEMS, 2))
     cohort = "x" if "lent" in wrong or random.random() < 0.4 else ""
     preemption = {
         "withinClusterQueue": random.choice(["Never", "Never", "LowerPriority"]),

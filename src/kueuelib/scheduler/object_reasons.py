@@ -43,8 +43,7 @@ class Meaning:
 
     Attributes:
         short: the words of tables; empty: the reason itself.
-        verdict: whether it is the result of a try, and not an obstacle that keeps a Workload out of
-            its queue.
+        verdict: whether it is the result of a try, and not why a Workload is kept out of its queue.
         lasting: whether it holds until something changes, so that it explains a wait.
     """
 
@@ -71,9 +70,7 @@ MEANINGS: Final[Mapping[str, Meaning]] = {
 }
 
 VERDICTS: Final = frozenset(reason for reason, one in MEANINGS.items() if one.verdict)
-"""Condition reasons that are results of tries, not obstacles that keep a Workload out of its
-queue.
-"""
+"""Condition reasons that are results of tries, and do not keep a Workload out of its queue."""
 REPORTED: Final = frozenset(reason for reason, one in MEANINGS.items() if one.lasting)
 """Condition reasons that say why a Workload waits, in its queue or out of it."""
 
@@ -372,26 +369,11 @@ ObjectReason = (
 
 
 @frozen
-class Hindrance:
-    """A state of a LocalQueue that holds its workloads back.
-
-    Attributes:
-        reason: for their conditions.
-        problem: what is wrong, with the field, for `explain`.
-        fix: what to do about it.
-    """
-
-    reason: ObjectReason
-    problem: str
-    fix: str
-
-
-@frozen
 class LocalQueueFacts:
     """The parts of a LocalQueue that decide whether its workloads wait in a ClusterQueue.
 
     The engine moves them whenever these facts change. The engine, conditions and `explain` all use
-    `hindrances`.
+    `reason`.
 
     Attributes:
         name: its name.
@@ -416,17 +398,16 @@ class LocalQueueFacts:
         name, spec = obj["metadata"]["name"], obj.get("spec") or {}
         return cls(name, spec.get("clusterQueue") or "", spec.get("stopPolicy") or NONE)
 
-    def hindrances(self) -> tuple[Hindrance, ...]:
-        """The hindrances of its workloads; the first one is in their conditions."""
-        if self.stop_policy == NONE:
-            return ()
-        problem = f"spec.stopPolicy is {self.stop_policy}"
-        return (Hindrance(LocalQueueStopped(self.name), problem, START),)
+    @property
+    def reason(self) -> LocalQueueStopped | None:
+        """Why its workloads are held back; None if they are not."""
+        return None if self.stop_policy == NONE else LocalQueueStopped(self.name)
 
 
-def queue_obstacle(name: str, facts: LocalQueueFacts | None, *, known: bool) -> ObjectReason | None:
-    """The obstacle that keeps a workload out of its queue, apart from the state of its
-    ClusterQueue.
+def local_queue_reason(
+    name: str, facts: LocalQueueFacts | None, *, known: bool
+) -> ObjectReason | None:
+    """Why a workload is kept out of its queue, apart from the state of its ClusterQueue.
 
     Args:
         name: the LocalQueue that the workload names.
@@ -435,6 +416,6 @@ def queue_obstacle(name: str, facts: LocalQueueFacts | None, *, known: bool) -> 
     """
     if facts is None:
         return LocalQueueMissing(name)
-    for hindrance in facts.hindrances():
-        return hindrance.reason
-    return None if known else ClusterQueueMissing(facts.cluster_queue)
+    if known or facts.reason is not None:
+        return facts.reason
+    return ClusterQueueMissing(facts.cluster_queue)

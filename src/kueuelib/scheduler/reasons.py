@@ -10,12 +10,12 @@ from __future__ import annotations
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import format_amount
 from kueuelib.api.struct import frozen
-from kueuelib.scheduler.blockers import (
-    Blocker,
-    BlockerSize,
+from kueuelib.scheduler.flavor_reasons import (
+    FlavorReason,
     Mode,
     NoPlaces,
-    PodSetBlocked,
+    PodSetReason,
+    ReasonSeverity,
     Together,
 )
 from kueuelib.scheduler.object_reasons import (
@@ -60,10 +60,10 @@ __all__ = [
 ]
 
 _CONDITION_REASONS = {
-    BlockerSize.NO_PLACES: PLACEMENT_FAILED,
-    BlockerSize.QUOTA_IN_USE: WAITING_FOR_QUOTA,
-    BlockerSize.EXCEEDS_QUOTA: EXCEEDS_MAX_QUOTA,
-    BlockerSize.NO_MATCH: NO_MATCHING_FLAVOR,
+    ReasonSeverity.NO_PLACES: PLACEMENT_FAILED,
+    ReasonSeverity.QUOTA_IN_USE: WAITING_FOR_QUOTA,
+    ReasonSeverity.EXCEEDS_QUOTA: EXCEEDS_MAX_QUOTA,
+    ReasonSeverity.NO_MATCH: NO_MATCHING_FLAVOR,
 }
 
 
@@ -84,7 +84,7 @@ class NoFlavors:
             that is missing.
     """
 
-    pod_sets: tuple[PodSetBlocked, ...]
+    pod_sets: tuple[PodSetReason, ...]
     mode: Mode
     together: Together | None = None
     in_vain: int = 0
@@ -108,14 +108,14 @@ class NoFlavors:
         return self.needs_preemption and not policy.always_reclaims
 
     @property
-    def blockers(self) -> tuple[tuple[str, Blocker], ...]:
-        """What stands between pod sets and flavors, with the name of the pod set."""
+    def flavor_reasons(self) -> tuple[tuple[str, FlavorReason], ...]:
+        """Why pod sets cannot use flavors, with the name of the pod set."""
         return tuple(
-            (blocked.pod_set, blocker)
+            (blocked.pod_set, reason)
             for blocked in self.pod_sets
             for group in blocked.groups
             for attempt in group.attempts
-            for blocker in attempt.blockers
+            for reason in attempt.reasons
         )
 
     @property
@@ -130,18 +130,18 @@ class NoFlavors:
 
     @property
     def _lacks_places(self) -> bool:
-        return any(isinstance(blocker, NoPlaces) for _, blocker in self.blockers)
+        return any(isinstance(reason, NoPlaces) for _, reason in self.flavor_reasons)
 
     @property
-    def lasting(self) -> dict[tuple[str, str], tuple[Blocker, ...]]:
-        """The lasting part: the blockers of each tried pod set and flavor that no change of
+    def lasting(self) -> dict[tuple[str, str], tuple[FlavorReason, ...]]:
+        """The lasting part: the reasons of each tried pod set and flavor that no change of
         usage ends.
         """
         return {
             (blocked.pod_set, attempt.flavor): tuple(
-                blocker
-                for blocker in attempt.blockers
-                if blocker.severity > BlockerSize.QUOTA_IN_USE
+                reason
+                for reason in attempt.reasons
+                if reason.severity > ReasonSeverity.QUOTA_IN_USE
             )
             for blocked in self.pod_sets
             for group in blocked.groups

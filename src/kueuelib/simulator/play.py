@@ -16,7 +16,7 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.scheduler.decide.cycle import Admit
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.answer import Explanation, explain
-from kueuelib.scheduler.explain.obstacles import problems_of
+from kueuelib.scheduler.explain.problems import problems_of
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import ClusterQueueInactive
 from kueuelib.scheduler.reasons import condition_reason, render

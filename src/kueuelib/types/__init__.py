@@ -64,9 +64,6 @@ if TYPE_CHECKING:
     from kueuelib.runtime.queries import ObjectList as ObjectList
     from kueuelib.runtime.transport import Observer as Observer
     from kueuelib.runtime.watch import WatchStream as WatchStream
-    from kueuelib.scheduler.blockers import Mode as Mode
-    from kueuelib.scheduler.blockers import PodSetBlocked as PodSetBlocked
-    from kueuelib.scheduler.blockers import Together as Together
     from kueuelib.scheduler.decide.cycle_values import Head as Head
     from kueuelib.scheduler.decide.cycle_values import NodeEviction as NodeEviction
     from kueuelib.scheduler.decide.cycle_values import Place as Place
@@ -77,10 +74,10 @@ if TYPE_CHECKING:
     from kueuelib.scheduler.decide.preemption.victims import Path as Path
     from kueuelib.scheduler.decide.preemption.victims import PendingPreemption as PendingPreemption
     from kueuelib.scheduler.explain.awaited import Awaited as Awaited
-    from kueuelib.scheduler.explain.obstacles import Problem as Problem
-    from kueuelib.scheduler.explain.obstacles import Unhonoured as Unhonoured
     from kueuelib.scheduler.explain.placements import PlacedPods as PlacedPods
     from kueuelib.scheduler.explain.places import DomainRoom as DomainRoom
+    from kueuelib.scheduler.explain.problems import Problem as Problem
+    from kueuelib.scheduler.explain.problems import Unhonoured as Unhonoured
     from kueuelib.scheduler.explain.rows import Row as Row
     from kueuelib.scheduler.explain.rows import TreeRow as TreeRow
     from kueuelib.scheduler.explain.trial import SearchBudget as SearchBudget
@@ -89,6 +86,9 @@ if TYPE_CHECKING:
     from kueuelib.scheduler.explain.trial import TriedChange as TriedChange
     from kueuelib.scheduler.explain.trial import TriedPair as TriedPair
     from kueuelib.scheduler.facts.workloads import QueuePosition as QueuePosition
+    from kueuelib.scheduler.flavor_reasons import Mode as Mode
+    from kueuelib.scheduler.flavor_reasons import PodSetReason as PodSetReason
+    from kueuelib.scheduler.flavor_reasons import Together as Together
     from kueuelib.scheduler.knowledge import CohortUsage as CohortUsage
     from kueuelib.scheduler.knowledge import LocalQueueNumbers as LocalQueueNumbers
     from kueuelib.scheduler.knowledge import QueueStatus as QueueStatus
@@ -149,12 +149,12 @@ else:
             "kueuelib.runtime.queries": "ObjectList",
             "kueuelib.runtime.transport": "Observer",
             "kueuelib.runtime.watch": "WatchStream",
-            "kueuelib.scheduler.blockers": "Mode PodSetBlocked Together",
+            "kueuelib.scheduler.flavor_reasons": "Mode PodSetReason Together",
             "kueuelib.scheduler.decide.cycle_values": "Head NodeEviction Place SecondPass",
             "kueuelib.scheduler.decide.preemption.guard": "Past PolicyFault PreemptionHistory",
             "kueuelib.scheduler.decide.preemption.victims": "Path PendingPreemption",
             "kueuelib.scheduler.explain.awaited": "Awaited",
-            "kueuelib.scheduler.explain.obstacles": "Problem Unhonoured",
+            "kueuelib.scheduler.explain.problems": "Problem Unhonoured",
             "kueuelib.scheduler.explain.placements": "PlacedPods",
             "kueuelib.scheduler.explain.places": "DomainRoom",
             "kueuelib.scheduler.explain.rows": "Row TreeRow",

@@ -44,7 +44,7 @@ from kueuelib.scheduler.object_reasons import (
     Inactive,
     LocalQueueFacts,
     LocalQueueStopped,
-    queue_obstacle,
+    local_queue_reason,
 )
 from kueuelib.scheduler.quota.queue_spec import UNKNOWN, Activity
 from kueuelib.scheduler.reasons import (
@@ -193,10 +193,10 @@ def lost_its_job(wl: Obj) -> str:
     return job if all(ref.get("uid") != job for ref in owners) else ""
 
 
-def obstacle(queue_name: str, around: WorkloadContext) -> Reason | None:
-    """The obstacle that keeps a pending Workload out of its queue, or None."""
+def queue_reason(queue_name: str, around: WorkloadContext) -> Reason | None:
+    """Why a pending Workload is kept out of its queue, or None."""
     facts = around.local_queue
-    reason = queue_obstacle(queue_name, facts, known=around.cluster_queue is not None)
+    reason = local_queue_reason(queue_name, facts, known=around.cluster_queue is not None)
     if reason is None and facts is not None and not around.activity.active:
         return ClusterQueueInactive(facts.cluster_queue, around.activity.reason)
     return reason
@@ -258,7 +258,7 @@ def _pending(wl: Obj, around: WorkloadContext, now: float) -> Step:
     if gates or gated is not NOTHING:
         return attrs.evolve(gated, look_again=look_again)
     queue_name = wl["spec"].get("queueName") or ""
-    reason = obstacle(queue_name, around)
+    reason = queue_reason(queue_name, around)
     if reason is not None:
         changed = _wait(wl, reason, now)
         return Step(look_again=look_again) if changed is wl else Step(workload=changed)
@@ -310,8 +310,8 @@ def _with_quota(wl: Obj, phase: Phase, around: WorkloadContext, now: float) -> S
         lost = ClusterQueueInactive(name, REASON_TERMINATING)
     elif _stop_policy(queue):
         lost = ClusterQueueInactive(name, REASON_STOPPED)
-    elif local is not None and (hindrances := local.hindrances()):
-        lost = hindrances[0].reason
+    elif local is not None:
+        lost = local.reason
     if lost is not None:
         changed = states.cancel(wl, condition_reason(lost), render(lost), now)
         return Step(workload=changed)

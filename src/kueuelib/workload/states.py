@@ -404,7 +404,7 @@ def wait(
 
 
 def requeue(wl: Obj, now: float) -> Obj:
-    """The obstacle of an evicted workload is gone: Requeued turns True.
+    """The reason of an eviction is gone: Requeued turns True.
 
     The back-off time is removed; the count of tries only for a workload that was deactivated.
     """
@@ -444,7 +444,7 @@ def change_pods(wl: Obj, now: float) -> Obj:
 def hold_back(wl: Obj, message: str, now: float) -> Obj:
     """A pending workload lacks pods: it stays out of its queue until `requeue`.
 
-    An earlier obstacle takes precedence.
+    An earlier reason takes precedence.
 
     Raises:
         IllegalTransition: the workload is not pending.

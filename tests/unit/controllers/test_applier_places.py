@@ -12,10 +12,10 @@ from kueuelib.api.conversion import convert, topology_assignment
 from kueuelib.api.kueue import Workload
 from kueuelib.api.workload import HOST
 from kueuelib.errors import Invalid, TransportError
-from kueuelib.scheduler.blockers import NO_FIT
 from kueuelib.scheduler.decide.cycle_values import NodeEviction, Place, Wait
 from kueuelib.scheduler.engine import Settled
 from kueuelib.scheduler.events import Effects, EvictionFailed, NotPlaced
+from kueuelib.scheduler.flavor_reasons import NO_FIT
 from kueuelib.scheduler.pending.tries import Requeue
 from kueuelib.scheduler.reasons import NoFlavors
 from kueuelib.workload import states

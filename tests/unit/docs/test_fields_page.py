@@ -14,7 +14,7 @@ from kueuelib.api.crd import KINDS, crd
 from kueuelib.api.kinds import KUEUE
 from kueuelib.api.missing_features import KEYS, MANAGED_BY, RECORDS
 from kueuelib.embedded.schema.structural import StructuralSchema
-from kueuelib.scheduler.explain.obstacles import unhonoured_keys
+from kueuelib.scheduler.explain.problems import unhonoured_keys
 
 from .field_table import (
     FACTS,

@@ -11,7 +11,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.recording.facts import fact_data
 from kueuelib.recording.writer import Pseudonyms
 from kueuelib.scheduler import events
-from kueuelib.scheduler.blockers import FlavorMissing
+from kueuelib.scheduler.flavor_reasons import FlavorMissing
 from kueuelib.scheduler.object_reasons import (
     ClusterQueueMissing,
     LocalQueueMissing,

@@ -1,4 +1,4 @@
-"""What `explain` finds in small worlds: one per obstacle."""
+"""What `explain` finds in small worlds: one per problem."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ def test_a_workload_without_a_queue_and_one_without_a_cluster_queue_say_what_to_
     )
 
 
-def test_two_obstacles_have_no_single_change_but_are_both_listed() -> None:
+def test_two_problems_have_no_single_change_but_are_both_listed() -> None:
     start = world(stopPolicy="Hold", checks=["c"])
     found = ask(start.with_workload(waits()))
     assert found.changes == ()
@@ -385,7 +385,7 @@ def test_zero_of_a_resource_is_never_lacking() -> None:
         make_pod_set({"cpu": 0, "gpu": 0}, name="b"),
     ]
     answer = ask(found.with_workload(make_workload("job", "lq", pod_sets=pod_sets)))
-    rows = [(row.pod_set, row.resource, row.fit, bool(row.blockers)) for row in answer.rows]
+    rows = [(row.pod_set, row.resource, row.fit, bool(row.reasons)) for row in answer.rows]
     assert rows == [("a", "cpu", Fit.IN_USE, True), ("b", "cpu", Fit.FITS, False)]
     assert answer.problems == ()
     assert texts(answer) == [

@@ -9,10 +9,10 @@ from smaller_changes import one_unit_less
 
 from kueuelib.api.kueue import Workload
 from kueuelib.api.meta import ObjectKey, OwnerReference
-from kueuelib.scheduler.blockers import QuotaInUse
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.trial import TrialResult, outcome
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.flavor_reasons import QuotaInUse
 from kueuelib.scheduler.reasons import NoFlavors
 from kueuelib.testing.builders import (
     make_assignment,
@@ -95,11 +95,11 @@ def test_what_a_borrower_lacks_is_what_it_lacks_within_its_own_quota() -> None:
     reason = explain(world, KEY, NOW).reason
     assert isinstance(reason, NoFlavors)
     (attempt,) = reason.pod_sets[0].groups[0].attempts
-    (blocker,) = attempt.blockers
-    assert isinstance(blocker, QuotaInUse)
-    assert blocker.in_vain is not None
+    (quota,) = attempt.reasons
+    assert isinstance(quota, QuotaInUse)
+    assert quota.in_vain is not None
     text = "With ns/b5 gone it would still lack 2 of cpu in flavor f within nominal quota"
-    assert blocker.in_vain.text == text
+    assert quota.in_vain.text == text
 
 
 def test_without_a_threshold_none_is_raised() -> None:

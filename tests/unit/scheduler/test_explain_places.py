@@ -22,13 +22,13 @@ from places_world import (
 
 from kueuelib.api.kueue import Workload
 from kueuelib.api.workload import HOST
-from kueuelib.scheduler.blockers import TopologyMismatch
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.level_changes import NameLevels
 from kueuelib.scheduler.explain.places import room_texts
 from kueuelib.scheduler.explain.rows import Fit
 from kueuelib.scheduler.explain.trial import PAIR_STEPS, SearchBudget, TrialResult, outcome
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.flavor_reasons import TopologyMismatch
 from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
 from kueuelib.testing.builders import make_cluster_queue, make_flavor
 from kueuelib.workload.short_reasons import shorten
@@ -278,10 +278,10 @@ def test_a_level_that_the_topology_lacks_comes_with_those_that_it_has() -> None:
     for request, end in cases:
         reason = explain(world([node("h11", "r1")], pods("job", 1, **request)), KEY, NOW).reason
         assert isinstance(reason, NoFlavors)
-        ((_, blocker),) = reason.blockers
-        assert isinstance(blocker, TopologyMismatch)
+        ((_, mismatch),) = reason.flavor_reasons
+        assert isinstance(mismatch, TopologyMismatch)
         known = f"Topology t of flavor f has the levels {BLOCK}, {RACK}, {HOST}"
-        assert blocker.detail == f"{known}, {end}"
+        assert mismatch.detail == f"{known}, {end}"
 
 
 SLICE, SIZE = "podSetSliceRequiredTopology", "podSetSliceSize"

@@ -18,7 +18,7 @@ from kueuelib.api.kueue import (
 )
 from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.scheduler.explain.answer import explain
-from kueuelib.scheduler.explain.obstacles import unhonoured_in, unhonoured_keys
+from kueuelib.scheduler.explain.problems import unhonoured_in, unhonoured_keys
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import FeaturesMissing
 from kueuelib.scheduler.quota.resource_rules import ResourceRules

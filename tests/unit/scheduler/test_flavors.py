@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from kueuelib.api.kueue import Workload
-from kueuelib.scheduler.blockers import (
+from kueuelib.scheduler.decide.flavors import assign
+from kueuelib.scheduler.decide.offers import Proposal, mismatch_of
+from kueuelib.scheduler.decide.preemption.victims import Preemptor
+from kueuelib.scheduler.flavor_reasons import (
     AffinityMismatch,
     ExceedsCapacity,
     Mode,
     QuotaInUse,
     UntoleratedTaint,
 )
-from kueuelib.scheduler.decide.flavors import assign
-from kueuelib.scheduler.decide.offers import Proposal, mismatch_of
-from kueuelib.scheduler.decide.preemption.victims import Preemptor
 from kueuelib.scheduler.pending.requests import NO_LIMIT_RANGES
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo, needs_of, workload_info
 from kueuelib.scheduler.quota.amounts import FlavorResource
@@ -190,7 +190,7 @@ def test_pod_sets_behind_one_that_never_fits_are_not_looked_at() -> None:
     (blocked,) = found.blocked
     assert blocked.pod_set == "b"
     (attempt,) = blocked.groups[0].attempts
-    assert attempt.blockers == (ExceedsCapacity("f", "cpu", 1000, 9000, 4000),)
+    assert attempt.reasons == (ExceedsCapacity("f", "cpu", 1000, 9000, 4000),)
 
 
 def test_search_goes_on_behind_the_flavor_that_was_tried() -> None:
@@ -231,15 +231,15 @@ def test_request_that_must_borrow_can_not_ask_for_preemption_without_the_policy(
         snapshot.add(lender, {FlavorResource("f", "cpu"): 3000})
         info = info_of(make_workload("w", "q", {"cpu": 2}))
         found = assign(snapshot, Preemptor(frozen, 0, 0.0), info)
-        (blocker,) = found.blocked[0].groups[0].attempts[0].blockers
-        assert isinstance(blocker, QuotaInUse)
-        assert (blocker.used, blocker.nominal, blocker.available, blocker.lack) == (
+        (reason,) = found.blocked[0].groups[0].attempts[0].reasons
+        assert isinstance(reason, QuotaInUse)
+        assert (reason.used, reason.nominal, reason.available, reason.lack) == (
             0,
             1000,
             1000,
             1000,
         )
-        assert blocker.reclaimable is (policy != "Never")
+        assert reason.reclaimable is (policy != "Never")
         return found.mode
 
     assert mode("Never") is Mode.NO_FIT
@@ -251,9 +251,9 @@ def test_every_resource_has_to_fit(short: str) -> None:
     quota = {"cpu": 4, "memory": 4, short: 1}
     found = assigned(make_workload("w", "q", {"cpu": 2, "memory": 2}), {"f": quota})
     assert found.mode is Mode.NO_FIT
-    (blocker,) = found.blocked[0].groups[0].attempts[0].blockers
-    assert isinstance(blocker, ExceedsCapacity)
-    assert blocker.resource == short
+    (reason,) = found.blocked[0].groups[0].attempts[0].reasons
+    assert isinstance(reason, ExceedsCapacity)
+    assert reason.resource == short
 
 
 @pytest.mark.parametrize(

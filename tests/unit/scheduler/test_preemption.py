@@ -9,7 +9,6 @@ import pytest
 from preemption_cluster import LOWER, RECLAIM, Cluster, key
 
 from kueuelib.scheduler import events
-from kueuelib.scheduler.blockers import Mode, QuotaInUse, Together
 from kueuelib.scheduler.decide.cycle import Wait, decide
 from kueuelib.scheduler.decide.cycle_values import Plan
 from kueuelib.scheduler.decide.preemption import search
@@ -18,6 +17,7 @@ from kueuelib.scheduler.decide.preemption.victims import Candidates, Path, Preem
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.fork import fork
 from kueuelib.scheduler.facts.workloads import Where
+from kueuelib.scheduler.flavor_reasons import Mode, QuotaInUse, Together
 from kueuelib.scheduler.pending.tries import Promise
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
@@ -440,14 +440,14 @@ def test_message_without_a_job_and_without_a_cohort(cluster: Cluster) -> None:
     )
 
 
-def blocker_of(cluster: Cluster, name: str) -> QuotaInUse:
+def quota_in_use_of(cluster: Cluster, name: str) -> QuotaInUse:
     reason = cluster.waits[name].reason
     if isinstance(reason, Preempting):
         reason = reason.blocked
     assert isinstance(reason, NoFlavors)
-    (blocker,) = reason.pod_sets[0].groups[0].attempts[0].blockers
-    assert isinstance(blocker, QuotaInUse)
-    return blocker
+    (in_use,) = reason.pod_sets[0].groups[0].attempts[0].reasons
+    assert isinstance(in_use, QuotaInUse)
+    return in_use
 
 
 def test_reason_tells_how_many_candidates_there_were_and_what_is_missing(cluster: Cluster) -> None:
@@ -457,7 +457,7 @@ def test_reason_tells_how_many_candidates_there_were_and_what_is_missing(cluster
     cluster.running("high", "q", 4, priority=5)
     cluster.submit("p", "q", 4)
     cluster.cycle()
-    outlook = blocker_of(cluster, "p").outlook
+    outlook = quota_in_use_of(cluster, "p").outlook
     assert outlook is not None
     assert (outlook.candidates, outlook.victims, outlook.lack) == (2, (), 2)
     assert outlook.named == (key("lower"), key("low"))
@@ -469,7 +469,7 @@ def test_reason_names_the_victims(cluster: Cluster) -> None:
     cluster.running("low", "q", 2)
     cluster.submit("p", "q", 1, priority=1)
     cluster.cycle()
-    outlook = blocker_of(cluster, "p").outlook
+    outlook = quota_in_use_of(cluster, "p").outlook
     assert outlook is not None
     assert (outlook.candidates, outlook.victims, outlook.lack) == (1, (key("low"),), 0)
 
@@ -514,7 +514,7 @@ def test_request_that_can_not_preempt_has_no_outlook(cluster: Cluster) -> None:
     cluster.running("theirs", "b", 2)
     cluster.submit("p", "a", 2)
     cluster.cycle()
-    assert blocker_of(cluster, "p").outlook is None
+    assert quota_in_use_of(cluster, "p").outlook is None
 
 
 def test_lowest_priority_follows_every_change(cluster: Cluster) -> None:

@@ -2,14 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from kueuelib.scheduler.blockers import (
+from kueuelib.scheduler.flavor_reasons import (
     AffinityMismatch,
     ExceedsCapacity,
     FlavorAttempt,
     FlavorMissing,
-    GroupBlocked,
+    GroupReason,
     Mode,
-    PodSetBlocked,
+    PodSetReason,
     QuotaInUse,
     ResourceUncovered,
 )
@@ -21,19 +21,19 @@ IN_USE = QuotaInUse("two", "memory", 0, 3 * 2**30, 0, 4 * 2**30, 0, 2**30, recla
 MISMATCH = AffinityMismatch("three")
 
 
-def blocked(*groups: list[object], name: str = "main") -> PodSetBlocked:
-    return PodSetBlocked(
+def blocked(*groups: list[object], name: str = "main") -> PodSetReason:
+    return PodSetReason(
         name,
         tuple(
-            GroupBlocked(
-                tuple(FlavorAttempt("f", Mode.NO_FIT, (blocker,)) for blocker in group)  # type: ignore[arg-type]
+            GroupReason(
+                tuple(FlavorAttempt("f", Mode.NO_FIT, (reason,)) for reason in group)  # type: ignore[arg-type]
             )
             for group in groups
         ),
     )
 
 
-def reason(*pod_sets: PodSetBlocked) -> NoFlavors:
+def reason(*pod_sets: PodSetReason) -> NoFlavors:
     return NoFlavors(pod_sets, Mode.NO_FIT)
 
 
@@ -72,9 +72,9 @@ def test_easiest_flavor_and_worst_pod_set_make_the_reason(found: NoFlavors, want
     assert condition_reason(found) == want
 
 
-def test_flavor_with_several_blockers_is_as_bad_as_the_worst() -> None:
+def test_flavor_with_several_reasons_is_as_bad_as_the_worst() -> None:
     attempt = FlavorAttempt("f", Mode.NO_FIT, (IN_USE, TOO_BIG))
-    found = NoFlavors((PodSetBlocked("main", (GroupBlocked((attempt,)),)),), Mode.NO_FIT)
+    found = NoFlavors((PodSetReason("main", (GroupReason((attempt,)),)),), Mode.NO_FIT)
     assert condition_reason(found) == "ExceedsMaxQuota"
 
 

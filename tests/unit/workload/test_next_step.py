@@ -96,9 +96,7 @@ def test_a_pending_workload_of_a_sound_queue_is_left_to_the_scheduler() -> None:
         (around(why="FlavorNotFound"), "Misconfigured", "ClusterQueue cq is inactive"),
     ],
 )
-def test_an_obstacle_is_named_once(
-    surroundings: WorkloadContext, reason: str, message: str
-) -> None:
+def test_a_reason_is_named_once(surroundings: WorkloadContext, reason: str, message: str) -> None:
     step = next_step(workload(), surroundings, NOW)
     assert step.workload is not None
     found = states.condition(step.workload, "QuotaReserved")
@@ -106,7 +104,7 @@ def test_an_obstacle_is_named_once(
     assert next_step(step.workload, surroundings, NOW + 9) == NOTHING
 
 
-def test_what_the_condition_says_once_no_obstacle_is_left_is_up_to_the_scheduler() -> None:
+def test_what_the_condition_says_once_no_reason_is_left_is_up_to_the_scheduler() -> None:
     stuck = states.wait(workload(), "Misconfigured", "LocalQueue main doesn't exist", NOW)
     assert next_step(stuck, around(), NOW) == NOTHING
     full = states.wait(workload(), "WaitingForQuota", "cpu is short", NOW)

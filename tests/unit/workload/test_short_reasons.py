@@ -5,16 +5,16 @@ import pytest
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.missing_features import TOPOLOGY, MissingFeature, sentence
 from kueuelib.scheduler import reasons
-from kueuelib.scheduler.blockers import (
+from kueuelib.scheduler.flavor_reasons import (
     AffinityMismatch,
-    Blocker,
     ExceedsCapacity,
     FlavorAttempt,
     FlavorMissing,
-    GroupBlocked,
+    FlavorReason,
+    GroupReason,
     Mode,
     NoPlaces,
-    PodSetBlocked,
+    PodSetReason,
     QuotaInUse,
     ResourceUncovered,
     TopologyMismatch,
@@ -25,7 +25,7 @@ from kueuelib.workload.short_reasons import shorten
 
 IN_USE = QuotaInUse("on-demand", "cpu", 0, 3000, 0, 4000, 0, 1000, reclaimable=True)
 SPOT = QuotaInUse("spot.v2", "memory", 0, 2**31, 0, 2**32, 0, 2**30, reclaimable=True)
-SHORT: dict[Blocker, str] = {
+SHORT: dict[FlavorReason, str] = {
     IN_USE: "cpu on on-demand: 2 more needed",
     ExceedsCapacity("spot", "cpu", 500, 2500, 2000): "cpu on spot: 2500m requested, at most 2",
     UntoleratedTaint("spot", "spot", "true", "NoSchedule"): "spot: taint spot",
@@ -43,22 +43,22 @@ SHORT: dict[Blocker, str] = {
 }
 
 
-def blocked(*blockers: Blocker, name: str = "main") -> PodSetBlocked:
-    attempts = tuple(FlavorAttempt("f", Mode.NO_FIT, (each,)) for each in blockers)
-    return PodSetBlocked(name, (GroupBlocked(attempts),))
+def blocked(*given: FlavorReason, name: str = "main") -> PodSetReason:
+    attempts = tuple(FlavorAttempt("f", Mode.NO_FIT, (each,)) for each in given)
+    return PodSetReason(name, (GroupReason(attempts),))
 
 
-def no_flavors(*pod_sets: PodSetBlocked, in_vain: int = 0) -> reasons.NoFlavors:
+def no_flavors(*pod_sets: PodSetReason, in_vain: int = 0) -> reasons.NoFlavors:
     return reasons.NoFlavors(pod_sets, Mode.NO_FIT, in_vain=in_vain)
 
 
-@pytest.mark.parametrize("blocker", SHORT)
-def test_every_blocker_has_a_short_form(blocker: Blocker) -> None:
-    assert shorten(reasons.render(no_flavors(blocked(blocker)))) == SHORT[blocker]
+@pytest.mark.parametrize("reason", SHORT)
+def test_every_reason_has_a_short_form(reason: FlavorReason) -> None:
+    assert shorten(reasons.render(no_flavors(blocked(reason)))) == SHORT[reason]
 
 
-def test_every_kind_of_blocker_is_in_the_table() -> None:
-    assert {type(each) for each in SHORT} == set(Blocker.__args__)
+def test_every_kind_of_reason_is_in_the_table() -> None:
+    assert {type(each) for each in SHORT} == set(FlavorReason.__args__)
 
 
 def test_all_flavors_are_named() -> None:
@@ -77,7 +77,7 @@ IN_RACKS = NoPlaces("a", NoDomain("racks", 8, 6, False, (), 4, {'taint "k:NoSche
 
 
 @pytest.mark.parametrize(
-    ("blockers", "room", "short"),
+    ("given", "room", "short"),
     [
         (
             (IN_RACKS,),
@@ -103,9 +103,9 @@ IN_RACKS = NoPlaces("a", NoDomain("racks", 8, 6, False, (), 4, {'taint "k:NoSche
     ],
 )
 def test_where_the_nodes_have_most_room_is_kept(
-    blockers: tuple[Blocker, ...], room: str, short: str
+    given: tuple[FlavorReason, ...], room: str, short: str
 ) -> None:
-    found = reasons.NoFlavors((blocked(*blockers),), Mode.NO_FIT, room=room)
+    found = reasons.NoFlavors((blocked(*given),), Mode.NO_FIT, room=room)
     assert shorten(reasons.render(found)) == short
 
 

@@ -58,7 +58,7 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.scheduler.explain.answer import Explanation, explain
 from kueuelib.scheduler.explain.changes import Ends
-from kueuelib.scheduler.explain.obstacles import Problem, Unhonoured, unhonoured_keys
+from kueuelib.scheduler.explain.problems import Problem, Unhonoured, unhonoured_keys
 from kueuelib.scheduler.explain.trial import PAIR_STEPS, SearchBudget, TrialResult
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.policy import KUEUE, PROTECTOR
@@ -421,8 +421,8 @@ async def _answer(
         problem = Problem(f"Workload {namespace}/{prebuilt}", text, "create it")
         return ObjectAnswer(title, False, None, None, (problem,))
     taken = _named(cluster, own_workload_key(obj, reference.resource))
-    hindrance = name_problem(obj, reference.resource, taken)
-    refused = hindrance or await creation_problem(client, obj, title, now)
+    misnamed = name_problem(obj, reference.resource, taken)
+    refused = misnamed or await creation_problem(client, obj, title, now)
     if isinstance(refused, Problem):
         return ObjectAnswer(title, False, None, None, (refused,), cluster.notes)
     note = (

@@ -33,7 +33,7 @@ from kueuelib.jobs.pods.reading import PodStage, is_selected, queue_of, stage_of
 from kueuelib.jobs.reconcile.refusals import START_REFUSED
 from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR, CREATED_WORKLOAD, STARTED
 from kueuelib.runtime.client import Client
-from kueuelib.scheduler.explain.obstacles import Problem
+from kueuelib.scheduler.explain.problems import Problem
 from kueuelib.scheduler.explain.world import World
 from kueuelib.workload import states
 

@@ -35,7 +35,7 @@ from kueuelib.jobs.reconcile.matching import by_age, controlled_by
 from kueuelib.jobs.reconcile.priority import PriorityClasses, resolve
 from kueuelib.jobs.reconcile.workload_build import build_workload
 from kueuelib.runtime.yaml_files import documents
-from kueuelib.scheduler.explain.obstacles import Problem
+from kueuelib.scheduler.explain.problems import Problem
 
 # ---- negative amounts in manifests, which no server accepts in a pod -----------------------------
 

@@ -43,7 +43,7 @@ from kueuelib.workload.served import queueing_version
 from kueuelib.workload.short_reasons import shorten
 
 if TYPE_CHECKING:
-    from kueuelib.scheduler.explain.obstacles import Problem
+    from kueuelib.scheduler.explain.problems import Problem
     from kueuelib.scheduler.explain.trial import TriedChange
 
 
@@ -355,7 +355,7 @@ def _decided(
     misplaced = place is None or isinstance(reason, ObjectReason)
     problems: tuple[Problem, ...] = ()
     if misplaced:
-        from kueuelib.scheduler.explain.obstacles import problems_of
+        from kueuelib.scheduler.explain.problems import problems_of
 
         problems = problems_of(world, workload.key, reason)
     if isinstance(reason, ClusterQueueInactive) and problems:

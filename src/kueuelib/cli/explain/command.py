@@ -30,7 +30,7 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.connection import ATTEMPT_TIMEOUT, connect, wait_for_server
 from kueuelib.runtime.yaml_files import read_text
 from kueuelib.scheduler.explain.answer import Explanation
-from kueuelib.scheduler.explain.obstacles import Problem
+from kueuelib.scheduler.explain.problems import Problem
 from kueuelib.scheduler.explain.rows import Row, TreeRow
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
 
@@ -175,7 +175,7 @@ def row_data(row: Row) -> Obj:
         **{name: format_amount(row.resource, getattr(row, name)) for name in amounts},
         "borrowingLimit": None,
         "verdict": row.fit.value,
-        "blockers": [{"kind": type(one).__name__, "message": one.text} for one in row.blockers],
+        "reasons": [{"kind": type(one).__name__, "message": one.text} for one in row.reasons],
     }
     if row.borrowing_limit is not None:
         data["borrowingLimit"] = format_amount(row.resource, row.borrowing_limit)

@@ -14,20 +14,20 @@ from kueuelib.api.quantity import MAX_AMOUNT, format_amount
 from kueuelib.app.explaining.asking import LastMessage, ObjectAnswer
 from kueuelib.cli.explain.changes import changes_by_end, preempts, said, then_checks, what_decides
 from kueuelib.cli.terminal import print_table, terminal
-from kueuelib.scheduler.blockers import (
-    AffinityMismatch,
-    Blocker,
-    ExceedsCapacity,
-    QuotaInUse,
-    ResourceUncovered,
-    TopologyMismatch,
-)
 from kueuelib.scheduler.decide.second_pass import waits_for_nodes
 from kueuelib.scheduler.explain.answer import Explanation
 from kueuelib.scheduler.explain.pairs import PAIRS
 from kueuelib.scheduler.explain.places import room_texts
 from kueuelib.scheduler.explain.rows import Fit, Row, TreeRow
 from kueuelib.scheduler.explain.trial import TrialOutcome, TrialResult
+from kueuelib.scheduler.flavor_reasons import (
+    AffinityMismatch,
+    ExceedsCapacity,
+    FlavorReason,
+    QuotaInUse,
+    ResourceUncovered,
+    TopologyMismatch,
+)
 from kueuelib.scheduler.object_reasons import LocalQueueMissing
 from kueuelib.scheduler.reasons import NoFlavors, condition_reason, render
 
@@ -254,15 +254,15 @@ def _why(explanation: Explanation) -> str:
     return f"It waits: {condition_reason(outcome.reason)}: {render(outcome.reason)}"
 
 
-def _blockers(outcome: TrialOutcome) -> Iterator[tuple[str, Blocker]]:
-    """What stands between pod sets and flavors, with the name of the pod set."""
+def _flavor_reasons(outcome: TrialOutcome) -> Iterator[tuple[str, FlavorReason]]:
+    """Why pod sets cannot use flavors, with the name of the pod set."""
     reason = outcome.reason
-    yield from reason.blockers if isinstance(reason, NoFlavors) else ()
+    yield from reason.flavor_reasons if isinstance(reason, NoFlavors) else ()
 
 
 def _mismatches(outcome: TrialOutcome) -> Iterator[str]:
     """Which labels and levels of nodes differ from what pods ask for, and what has no quota."""
-    for pod_set, one in _blockers(outcome):
+    for pod_set, one in _flavor_reasons(outcome):
         if isinstance(one, AffinityMismatch | TopologyMismatch | ResourceUncovered) and one.detail:
             yield f"Pod set {pod_set}: {one.detail}"
 
@@ -273,7 +273,7 @@ def _victims(outcome: TrialOutcome) -> Iterator[str]:
     if isinstance(reason, NoFlavors) and reason.together is not None:
         yield f"No victims suffice: {reason.together.text}"
         return
-    for pod_set, one in _blockers(outcome):
+    for pod_set, one in _flavor_reasons(outcome):
         if isinstance(one, QuotaInUse) and one.in_vain is not None:
             yield f"No victims suffice for pod set {pod_set}: {one.in_vain.text}"
 
@@ -325,18 +325,18 @@ def _borrowable(row: Row) -> str:
 def _fit(row: Row) -> str:
     lacks = [
         f"{format_amount(row.resource, one.lack)} more needed"
-        for one in row.blockers
+        for one in row.reasons
         if isinstance(one, QuotaInUse)
     ]
     lacks += [
         f"at most {format_amount(row.resource, one.capacity)} ever"
-        for one in row.blockers
+        for one in row.reasons
         if isinstance(one, ExceedsCapacity)
     ]
     if not lacks and row.fit is Fit.EXCEEDS:
         lacks = [f"at most {format_amount(row.resource, row.capacity)} ever"]
     if not lacks and row.fit is Fit.NO_MATCH:
-        lacks = [one.text.replace(f" in flavor {row.flavor}", "") for one in row.blockers]
+        lacks = [one.text.replace(f" in flavor {row.flavor}", "") for one in row.reasons]
     return ": ".join([row.fit.value, *lacks[:1]])
 
 

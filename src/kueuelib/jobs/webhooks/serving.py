@@ -96,7 +96,7 @@ class JobWebhook:
             has_ancestor=has_ancestor,
             default_class=self._owners.default_class_for(obj),
         )
-        if made is not obj and self._hindrance and not request.dry_run:
+        if made is not obj and self._hold_reason and not request.dry_run:
             assert self._follower is not None
             self._metrics.held_back(self._follower.kind)
         return made
@@ -124,12 +124,12 @@ class JobWebhook:
         warnings = []
         job = self._integration.job_type(new)
         labels = self._stores.namespace_labels(request.namespace)
-        if old is None and self._hindrance and self._settings.manages(job.queue_name, labels):
-            warnings.append(f"it cannot start for now: {self._hindrance}")
+        if old is None and self._hold_reason and self._settings.manages(job.queue_name, labels):
+            warnings.append(f"it cannot start for now: {self._hold_reason}")
         return ValidationResult(errors, warnings)
 
     @property
-    def _hindrance(self) -> str:
+    def _hold_reason(self) -> str:
         """Why jobs of the kind cannot be managed now; empty when they can."""
         standing = None if self._follower is None else self._follower.standing
         return standing.why if standing is not None and standing.state in HELD_BACK else ""

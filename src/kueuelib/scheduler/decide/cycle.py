@@ -21,7 +21,6 @@ from typing import Final, NamedTuple
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.workload_state import passed, passed_all, waits_since
-from kueuelib.scheduler.blockers import FIT, NO_FIT
 from kueuelib.scheduler.decide.cycle_values import (
     Admit,
     CycleInput,
@@ -44,6 +43,7 @@ from kueuelib.scheduler.decide.preemption.victims import (
     home_of,
 )
 from kueuelib.scheduler.decide.second_pass import SecondPasses
+from kueuelib.scheduler.flavor_reasons import FIT, NO_FIT
 from kueuelib.scheduler.ordering import EntryOrder
 from kueuelib.scheduler.pending.tries import Progress, Promise, Requeue
 from kueuelib.scheduler.policy import PolicyError

@@ -1,6 +1,6 @@
 """Assigns flavors to pod sets.
 
-`assign` tries the flavors of every resource group in order and keeps the best; the obstacles of the
+`assign` tries the flavors of every resource group in order and keeps the best; the reasons of the
 others become the reason. It reads a snapshot and changes nothing.
 
 A flavor whose quota is in use is ranked by a simulated preemption for each single request: no
@@ -15,20 +15,6 @@ from functools import cache
 from typing import Final
 
 from kueuelib.api.patterns import PLACES_PENDING
-from kueuelib.scheduler.blockers import (
-    FIT,
-    NO_CANDIDATES,
-    NO_FIT,
-    Blocker,
-    ExceedsCapacity,
-    FlavorAttempt,
-    GroupBlocked,
-    Mode,
-    NoPlaces,
-    PodSetBlocked,
-    QuotaInUse,
-    TopologyMismatch,
-)
 from kueuelib.scheduler.decide.offers import (
     Offer,
     Picks,
@@ -38,6 +24,20 @@ from kueuelib.scheduler.decide.offers import (
 )
 from kueuelib.scheduler.decide.preemption.search import Simulation, simulate
 from kueuelib.scheduler.decide.preemption.victims import Preemptor
+from kueuelib.scheduler.flavor_reasons import (
+    FIT,
+    NO_CANDIDATES,
+    NO_FIT,
+    ExceedsCapacity,
+    FlavorAttempt,
+    FlavorReason,
+    GroupReason,
+    Mode,
+    NoPlaces,
+    PodSetReason,
+    QuotaInUse,
+    TopologyMismatch,
+)
 from kueuelib.scheduler.pending.tries import Progress
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import (
@@ -65,14 +65,14 @@ class _Verdict:
         borrowing: how far up the tree that request borrows.
         most: the same for the request that borrows most.
         contested: the pairs that do not fit now.
-        blockers: the obstacles.
+        reasons: why it does not fit now.
     """
 
     mode: Mode
     borrowing: int = 0
     most: int = 0
     contested: tuple[FlavorResource, ...] = ()
-    blockers: tuple[Blocker, ...] = ()
+    reasons: tuple[FlavorReason, ...] = ()
 
 
 @cache
@@ -113,16 +113,16 @@ def assign(
     mode, borrowing = FIT if offers.pod_sets else NO_FIT, 0
     picks: Picks = ()
     contested: tuple[FlavorResource, ...] = ()
-    blocked: list[PodSetBlocked] = []
+    blocked: list[PodSetReason] = []
     for pod_set in offers.pod_sets:
         earlier = offers[picks, 0].usage if picks else _NOTHING
         skipped = resume.get(pod_set.name, _NONE)
         pinned = None if only is None else only.get(pod_set.name, {})
-        worst, chosen, most, short, obstacles = _choose(
+        worst, chosen, most, short, groups = _choose(
             snapshot, preemptor, policy, pod_set, earlier, skipped, pinned
         )
-        if obstacles:
-            blocked += (PodSetBlocked(part.needs.name, obstacles) for part in pod_set.parts)
+        if groups:
+            blocked += (PodSetReason(part.needs.name, groups) for part in pod_set.parts)
         if worst is not FIT:
             mode = min(mode, worst)
             if worst is NO_FIT:
@@ -223,7 +223,7 @@ def _room(when: str, failure: NoPlace, members: Sequence[Member], said: str) -> 
     return "" if more == said else f"{when}, {more}"
 
 
-def _not_placeable(snapshot: Snapshot, member: Member) -> PodSetBlocked | None:
+def _not_placeable(snapshot: Snapshot, member: Member) -> PodSetReason | None:
     """Why a pod set cannot have places, whatever is free; None if it can."""
     if not member.flavor:
         text = "no TAS flavor assigned"
@@ -235,18 +235,18 @@ def _not_placeable(snapshot: Snapshot, member: Member) -> PodSetBlocked | None:
         if size > 0 and member.count % size == 0:
             return None
         text = f"slice size {size} must evenly divide pod count {member.count}"
-    blocker = TopologyMismatch(member.flavor, text)
-    attempt = FlavorAttempt(member.flavor, NO_FIT, (blocker,))
-    return PodSetBlocked(member.name, (GroupBlocked((attempt,)),))
+    reason = TopologyMismatch(member.flavor, text)
+    attempt = FlavorAttempt(member.flavor, NO_FIT, (reason,))
+    return PodSetReason(member.name, (GroupReason((attempt,)),))
 
 
-def _unsaid(blocked: tuple[PodSetBlocked, ...], more: PodSetBlocked) -> tuple[PodSetBlocked, ...]:
-    """Obstacles in quota, and that there are no places either, which the message does not say."""
+def _unsaid(blocked: tuple[PodSetReason, ...], more: PodSetReason) -> tuple[PodSetReason, ...]:
+    """Reasons about quota, and that there are no places either, which the message does not say."""
     ((attempt,),) = (group.attempts for group in more.groups)
     silent = FlavorAttempt(attempt.flavor, NO_FIT, (NoPlaces(attempt.flavor, ""),))
     return tuple(
-        PodSetBlocked(
-            one.pod_set, tuple(GroupBlocked((*group.attempts, silent)) for group in one.groups)
+        PodSetReason(
+            one.pod_set, tuple(GroupReason((*group.attempts, silent)) for group in one.groups)
         )
         if one.pod_set == more.pod_set
         else one
@@ -254,13 +254,11 @@ def _unsaid(blocked: tuple[PodSetBlocked, ...], more: PodSetBlocked) -> tuple[Po
     )
 
 
-def _unplaced(
-    members: Sequence[Member], failures: tuple[NoPlace, ...], mode: Mode
-) -> PodSetBlocked:
+def _unplaced(members: Sequence[Member], failures: tuple[NoPlace, ...], mode: Mode) -> PodSetReason:
     first = failures[0]
     flavor = next(member.flavor for member in members if member.name == first.pod_sets[0])
     attempt = FlavorAttempt(flavor, mode, (NoPlaces(flavor, first.why.text),))
-    return PodSetBlocked(first.pod_sets[0], (GroupBlocked((attempt,)),))
+    return PodSetReason(first.pod_sets[0], (GroupReason((attempt,)),))
 
 
 def _choose(
@@ -271,7 +269,7 @@ def _choose(
     earlier: Amounts,
     skipped: Mapping[str, int],
     only: Mapping[str, str] | None,
-) -> tuple[Mode, Picks, int, tuple[FlavorResource, ...], tuple[GroupBlocked, ...]]:
+) -> tuple[Mode, Picks, int, tuple[FlavorResource, ...], tuple[GroupReason, ...]]:
     """Chooses flavors for all resources of a pod set; the first group without any ends it.
 
     Returns:
@@ -281,7 +279,7 @@ def _choose(
     mode, most = FIT, 0
     picks: Picks = ()
     contested: tuple[FlavorResource, ...] = ()
-    blocked: tuple[GroupBlocked, ...] = ()
+    blocked: tuple[GroupReason, ...] = ()
     for group in pod_set.groups:
         resource = group.resource
         flavor = None if only is None else only.get(resource, "")
@@ -289,7 +287,7 @@ def _choose(
             snapshot, preemptor, policy, group.offers, earlier, skipped.get(resource, -1), flavor
         )
         if best is None:
-            return NO_FIT, (), 0, (), (GroupBlocked(tuple(attempts)),)
+            return NO_FIT, (), 0, (), (GroupReason(tuple(attempts)),)
         picks += (index, last)
         if best is _FREE:
             continue
@@ -297,7 +295,7 @@ def _choose(
         if best.mode is not FIT:
             mode = min(mode, best.mode)
             contested += best.contested
-            blocked += (GroupBlocked(tuple(attempts)),)
+            blocked += (GroupReason(tuple(attempts)),)
     return mode, picks, most, contested, blocked
 
 
@@ -325,8 +323,8 @@ def _best(
         if only is not None and offer.flavor != only:
             continue
         verdict = _try(snapshot, preemptor, policy, offer, earlier)
-        if verdict.blockers:
-            blocked.append(FlavorAttempt(offer.flavor, verdict.mode, verdict.blockers))
+        if verdict.reasons:
+            blocked.append(FlavorAttempt(offer.flavor, verdict.mode, verdict.reasons))
         if verdict.mode is NO_FIT:
             continue
         if verdict is _FREE or not _try_next(verdict, policy):
@@ -341,7 +339,7 @@ def _try(
     snapshot: Snapshot, preemptor: Preemptor, policy: Fungibility, offer: Offer, earlier: Amounts
 ) -> _Verdict:
     if offer.mismatch is not None:
-        return _Verdict(NO_FIT, blockers=(offer.mismatch,))
+        return _Verdict(NO_FIT, reasons=(offer.mismatch,))
     worst = _FREE
     for pair, amount in offer.charges:
         verdict = _request(snapshot, preemptor, pair, earlier.get(pair, 0), amount)
@@ -358,14 +356,14 @@ def _both(one: _Verdict, other: _Verdict, policy: Fungibility) -> _Verdict:
         worst.borrowing,
         max(one.most, other.most),
         one.contested + other.contested,
-        one.blockers + other.blockers,
+        one.reasons + other.reasons,
     )
 
 
 def _request(
     snapshot: Snapshot, preemptor: Preemptor, pair: FlavorResource, earlier: int, amount: int
 ) -> _Verdict:
-    """Whether one request fits one flavor, whether it borrows, and the obstacles (5.3).
+    """Whether one request fits one flavor, whether it borrows, and why it does not fit (5.3).
 
     Args:
         snapshot: the state.
@@ -384,12 +382,12 @@ def _request(
     capacity = node.capacity[pair]
     if wanted > capacity:
         exceeded = ExceedsCapacity(pair.flavor, pair.resource, earlier, amount, capacity)
-        return _Verdict(NO_FIT, blockers=(exceeded,))
+        return _Verdict(NO_FIT, reasons=(exceeded,))
     limits = spec.limits.get(pair, NO_LIMITS)
     simulation: Simulation | None = None
     if wanted <= limits.nominal or in_part or preemptor.may_borrow:
         simulation = simulate(snapshot, preemptor, pair, wanted)
-    blocker = QuotaInUse(
+    reason = QuotaInUse(
         pair.flavor,
         pair.resource,
         earlier,
@@ -404,7 +402,7 @@ def _request(
     mode = NO_FIT
     if simulation is not None:
         mode, borrowing = simulation.mode, simulation.borrowing
-    return _Verdict(mode, borrowing, borrowing, (pair,), (blocker,))
+    return _Verdict(mode, borrowing, borrowing, (pair,), (reason,))
 
 
 def _try_next(verdict: _Verdict, policy: Fungibility) -> bool:

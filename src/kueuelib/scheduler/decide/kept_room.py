@@ -23,7 +23,6 @@ from heapq import merge
 import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.blockers import FIT, NO_FIT
 from kueuelib.scheduler.decide.cycle_values import Head, Wait
 from kueuelib.scheduler.decide.nomination import (
     Entry,
@@ -39,6 +38,7 @@ from kueuelib.scheduler.decide.nomination import (
 from kueuelib.scheduler.decide.offers import Offers, Proposal, offers_for
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.preemption.victims import Path, Victim
+from kueuelib.scheduler.flavor_reasons import FIT, NO_FIT
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, Amounts, FlavorResource

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from kueuelib.scheduler.blockers import FIT, NO_CANDIDATES, NO_FIT, Together
 from kueuelib.scheduler.decide.cycle_values import Head, Wait
 from kueuelib.scheduler.decide.flavors import assign
 from kueuelib.scheduler.decide.offers import Proposal
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.decide.preemption.search import find_once
 from kueuelib.scheduler.decide.preemption.victims import Preemptor, SearchResult, Victim
+from kueuelib.scheduler.flavor_reasons import FIT, NO_CANDIDATES, NO_FIT, Together
 from kueuelib.scheduler.object_reasons import (
     ChecksFailed,
     ClusterQueueInactive,

@@ -16,19 +16,19 @@ from kueuelib.api.core import PodSpec
 from kueuelib.api.kueue import Admission, PodSetAssignment
 from kueuelib.api.nodes import required_node_affinity, requirement_matches, untolerated
 from kueuelib.api.quantity import quantity_of
-from kueuelib.scheduler.blockers import (
+from kueuelib.scheduler.decide.preemption.victims import Victim
+from kueuelib.scheduler.flavor_reasons import (
     FIT,
     AffinityMismatch,
-    Blocker,
     FlavorMissing,
+    FlavorReason,
     Mode,
-    PodSetBlocked,
+    PodSetReason,
     ResourceUncovered,
     Together,
     TopologyMismatch,
     UntoleratedTaint,
 )
-from kueuelib.scheduler.decide.preemption.victims import Victim
 from kueuelib.scheduler.pending.tries import Progress
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds, WorkloadInfo
 from kueuelib.scheduler.policy import Protected, Unevictable, again_after
@@ -59,7 +59,7 @@ class Offer:
     """
 
     flavor: str
-    mismatch: Blocker | None
+    mismatch: FlavorReason | None
     charges: tuple[tuple[FlavorResource, int], ...] = ()
 
 
@@ -123,7 +123,7 @@ class Proposal:
         progress: which flavors were tried.
         contested: the part of `usage` that does not fit now.
         blocked: why it does not fit now.
-        room: how much of it the nodes have room for, for people; empty if that is not the obstacle.
+        room: how much of it the nodes have room for, for people; empty if that is not the reason.
         victims: the workloads that must leave first; empty if none must, or if none would help.
         together: why it would not help, if each pair of flavor and resource could be freed.
         protected: the workloads that the preemption policy protected, or None.
@@ -139,7 +139,7 @@ class Proposal:
     borrowing: int
     progress: Progress
     contested: frozenset[FlavorResource] = frozenset()
-    blocked: tuple[PodSetBlocked, ...] = ()
+    blocked: tuple[PodSetReason, ...] = ()
     room: str = ""
     victims: tuple[Victim, ...] = ()
     together: Together | None = None
@@ -337,10 +337,10 @@ def _groups(
     return tuple(groups)
 
 
-def _mismatch(flavor: Flavor, group: FlavorGroup, parts: Sequence[Part]) -> Blocker | None:
+def _mismatch(flavor: Flavor, group: FlavorGroup, parts: Sequence[Part]) -> FlavorReason | None:
     """Why one of some pod sets cannot have a flavor, apart from quota; None if all can."""
     for part in parts:
-        mismatch: Blocker | None = None
+        mismatch: FlavorReason | None = None
         if flavor.topology or part.placed:
             mismatch = _topology_mismatch(flavor, group, part)
         mismatch = mismatch or mismatch_of(flavor, part.needs.spec.template.spec)
@@ -349,7 +349,7 @@ def _mismatch(flavor: Flavor, group: FlavorGroup, parts: Sequence[Part]) -> Bloc
     return None
 
 
-def _topology_mismatch(flavor: Flavor, group: FlavorGroup, part: Part) -> Blocker | None:
+def _topology_mismatch(flavor: Flavor, group: FlavorGroup, part: Part) -> FlavorReason | None:
     """Why the topology of a flavor is not that of a pod set (KEP-2724); None if it is."""
     asked, name = part.needs.topology, flavor.name
     if not part.placed:
@@ -376,7 +376,7 @@ def _topology_mismatch(flavor: Flavor, group: FlavorGroup, part: Part) -> Blocke
     return None
 
 
-def mismatch_of(flavor: Flavor, spec: PodSpec) -> Blocker | None:
+def mismatch_of(flavor: Flavor, spec: PodSpec) -> FlavorReason | None:
     """Why pods cannot run on the nodes of a flavor, apart from quota; None if they can (5.5).
 
     Taints may be tolerated by the pods or by the flavor itself. Node selector and required affinity

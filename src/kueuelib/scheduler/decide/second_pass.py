@@ -21,20 +21,20 @@ from kueuelib.api.workload_state import (
     passed_all,
     waits_for_places,
 )
-from kueuelib.scheduler.blockers import (
-    FIT,
-    NO_FIT,
-    FlavorAttempt,
-    GroupBlocked,
-    NoPlaces,
-    PodSetBlocked,
-)
 from kueuelib.scheduler.decide.cycle_values import NodeEviction, Place, SecondPass
 from kueuelib.scheduler.decide.flavors import with_places
 from kueuelib.scheduler.decide.kept_room import Present
 from kueuelib.scheduler.decide.nomination import Entry, turn_of, with_victims
 from kueuelib.scheduler.decide.offers import Proposal
 from kueuelib.scheduler.decide.preemption.victims import Preemptor
+from kueuelib.scheduler.flavor_reasons import (
+    FIT,
+    NO_FIT,
+    FlavorAttempt,
+    GroupReason,
+    NoPlaces,
+    PodSetReason,
+)
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds
 from kueuelib.scheduler.quota.amounts import Amounts, Charge, leaves_of
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
@@ -177,7 +177,7 @@ def _replaced(
             attempt = FlavorAttempt(
                 before.flavor, NO_FIT, (NoPlaces(before.flavor, moved.why.text),)
             )
-            blocked = (PodSetBlocked(needs.name, (GroupBlocked((attempt,)),)),)
+            blocked = (PodSetReason(needs.name, (GroupReason((attempt,)),)),)
             return Proposal(NO_FIT, admission, {}, 0, (), blocked=blocked)
         room.take(moved.charges)
         new[needs.name] = moved

@@ -18,7 +18,10 @@ from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.awaited import Awaited, awaited_checks
 from kueuelib.scheduler.explain.leaving import note_on_leaving
 from kueuelib.scheduler.explain.level_changes import notes_on_order
-from kueuelib.scheduler.explain.obstacles import (
+from kueuelib.scheduler.explain.own_changes import PodsReturn, Ungate, is_group
+from kueuelib.scheduler.explain.placements import PlacedPods, placed_pods
+from kueuelib.scheduler.explain.places import DomainRoom, rooms_of
+from kueuelib.scheduler.explain.problems import (
     Problem,
     Unhonoured,
     absent_cohorts,
@@ -26,9 +29,6 @@ from kueuelib.scheduler.explain.obstacles import (
     silent_checks,
     unhonoured_in,
 )
-from kueuelib.scheduler.explain.own_changes import PodsReturn, Ungate, is_group
-from kueuelib.scheduler.explain.placements import PlacedPods, placed_pods
-from kueuelib.scheduler.explain.places import DomainRoom, rooms_of
 from kueuelib.scheduler.explain.rows import Row, TreeRow, rows_of, tree_rows
 from kueuelib.scheduler.explain.search import Search
 from kueuelib.scheduler.explain.trial import (

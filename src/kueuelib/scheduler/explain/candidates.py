@@ -38,7 +38,6 @@ from kueuelib.scheduler.explain.changes import (
 )
 from kueuelib.scheduler.explain.leaving import is_leaving
 from kueuelib.scheduler.explain.level_changes import other_levels
-from kueuelib.scheduler.explain.obstacles import missing_labels
 from kueuelib.scheduler.explain.own_changes import (
     AnyNode,
     FewerPods,
@@ -51,6 +50,7 @@ from kueuelib.scheduler.explain.own_changes import (
     slice_of,
 )
 from kueuelib.scheduler.explain.place_changes import cordoned, relaxations, tainted
+from kueuelib.scheduler.explain.problems import missing_labels
 from kueuelib.scheduler.explain.sizes import MOST
 from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, Place, World
 from kueuelib.scheduler.quota.queue_spec import queue_spec

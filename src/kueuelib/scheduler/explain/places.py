@@ -9,9 +9,9 @@ from kueuelib.api.phrases import counted, some
 from kueuelib.api.quantity import format_amount
 from kueuelib.api.struct import frozen
 from kueuelib.api.workload import HOST
-from kueuelib.scheduler.blockers import NoPlaces, QuotaInUse
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.explain.world import World
+from kueuelib.scheduler.flavor_reasons import NoPlaces, QuotaInUse
 from kueuelib.scheduler.quota.amounts import leaves_of
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import NoFlavors, Preempting, Reason
@@ -120,9 +120,9 @@ def rooms_of(
     if not isinstance(reason, NoFlavors) or info is None:
         return ()
     blocked = dict.fromkeys(
-        (pod_set, blocker.flavor)
-        for pod_set, blocker in reason.blockers
-        if isinstance(blocker, NoPlaces | QuotaInUse)
+        (pod_set, one.flavor)
+        for pod_set, one in reason.flavor_reasons
+        if isinstance(one, NoPlaces | QuotaInUse)
     )
     if not blocked:
         return ()

@@ -11,17 +11,17 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import MAX_AMOUNT
 from kueuelib.api.struct import frozen
-from kueuelib.scheduler.blockers import (
-    Blocker,
+from kueuelib.scheduler.decide.offers import mismatch_of
+from kueuelib.scheduler.engine import Engine
+from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT
+from kueuelib.scheduler.flavor_reasons import (
     ExceedsCapacity,
     FlavorMissing,
+    FlavorReason,
     NoPlaces,
     QuotaInUse,
     TopologyMismatch,
 )
-from kueuelib.scheduler.decide.offers import mismatch_of
-from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds
 from kueuelib.scheduler.quota.amounts import (
     NO_LIMITS,
@@ -65,7 +65,7 @@ class Row:
         available: what it could get now, borrowing included.
         capacity: the most that it could get if nothing ran.
         fit: the verdict.
-        blockers: the obstacles, from the last evaluation if there was one.
+        reasons: why it does not fit, from the last evaluation if there was one.
         min_count: the fewest pods that are enough; None for all of them.
     """
 
@@ -80,7 +80,7 @@ class Row:
     available: int
     capacity: int
     fit: Fit
-    blockers: tuple[Blocker, ...] = ()
+    reasons: tuple[FlavorReason, ...] = ()
     min_count: int | None = None
 
 
@@ -120,23 +120,23 @@ def rows_of(
     if endless:
         cut_off = (Fit.EXCEEDS, Fit.IN_USE, Fit.FITS)
         rows = [
-            attrs.evolve(row, fit=Fit.CUT_OFF, blockers=()) if row.fit in cut_off else row
+            attrs.evolve(row, fit=Fit.CUT_OFF, reasons=()) if row.fit in cut_off else row
             for row in rows
         ]
     return tuple(rows)
 
 
-_Known = dict[tuple[str, str], tuple[Blocker, ...]]
+_Known = dict[tuple[str, str], tuple[FlavorReason, ...]]
 
 
 def _known(reason: Reason | None) -> _Known:
-    """The blockers of an evaluation by pod set and flavor."""
+    """The reasons of an evaluation by pod set and flavor."""
     if isinstance(reason, Preempting):
         reason = reason.blocked
     if not isinstance(reason, NoFlavors):
         return {}
     return {
-        (blocked.pod_set, attempt.flavor): attempt.blockers
+        (blocked.pod_set, attempt.flavor): attempt.reasons
         for blocked in reason.pod_sets
         for group in blocked.groups
         for attempt in group.attempts
@@ -163,7 +163,7 @@ def _rows(
     for name in group.flavors:
         pair = FlavorResource(name, resource)
         limits = snapshot.limits(queue, pair)
-        blockers = tuple(
+        reasons = tuple(
             one
             for one in known.get((pod_set.name, name), ())
             # An earlier pod set may lack a resource that this one does not request.
@@ -182,7 +182,7 @@ def _rows(
             available=snapshot.available(queue, pair),
             capacity=snapshot.capacity(queue, pair),
             fit=Fit.FITS,
-            blockers=blockers,
+            reasons=reasons,
             min_count=pod_set.min_count,
         )
         rows.append(attrs.evolve(row, fit=_fit(snapshot, pod_set, row)))
@@ -191,21 +191,21 @@ def _rows(
 
 def _fit(snapshot: Snapshot, pod_set: PodSetNeeds, row: Row) -> Fit:
     flavor = snapshot.flavors.get(row.flavor)
-    if flavor is None or any(isinstance(one, FlavorMissing) for one in row.blockers):
+    if flavor is None or any(isinstance(one, FlavorMissing) for one in row.reasons):
         return Fit.MISSING
     if mismatch_of(flavor, pod_set.spec.template.spec) is not None or any(
-        isinstance(one, TopologyMismatch) for one in row.blockers
+        isinstance(one, TopologyMismatch) for one in row.reasons
     ):
         return Fit.NO_MATCH
-    if any(isinstance(one, ExceedsCapacity) for one in row.blockers):
+    if any(isinstance(one, ExceedsCapacity) for one in row.reasons):
         return Fit.EXCEEDS
-    if any(isinstance(one, QuotaInUse) for one in row.blockers):
+    if any(isinstance(one, QuotaInUse) for one in row.reasons):
         return Fit.IN_USE
     if row.requested > row.capacity:
         return Fit.EXCEEDS
     if row.requested > row.available:
         return Fit.IN_USE
-    return Fit.NO_PLACES if any(isinstance(one, NoPlaces) for one in row.blockers) else Fit.FITS
+    return Fit.NO_PLACES if any(isinstance(one, NoPlaces) for one in row.reasons) else Fit.FITS
 
 
 # ---- the numbers of a ClusterQueue and the cohorts above it, for `explain` -----------------------

@@ -18,7 +18,6 @@ import attrs
 from kueuelib.api.kueue import ClusterQueue, PodSet
 from kueuelib.api.meta import ObjectKey, format_time
 from kueuelib.api.struct import frozen
-from kueuelib.scheduler.blockers import QuotaInUse
 from kueuelib.scheduler.explain.candidates import (
     COHORT_QUOTAS,
     HOLDERS,
@@ -77,6 +76,7 @@ from kueuelib.scheduler.explain.trial import (
     TriedPair,
 )
 from kueuelib.scheduler.explain.world import Place, World
+from kueuelib.scheduler.flavor_reasons import QuotaInUse
 from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
 from kueuelib.scheduler.reasons import NoFlavors
 
@@ -493,7 +493,7 @@ class Search:
         reason, queue = self._base.reason, self._queue
         if queue is None or not isinstance(reason, NoFlavors):
             return False
-        in_use = any(isinstance(blocker, QuotaInUse) for _, blocker in reason.blockers)
+        in_use = any(isinstance(one, QuotaInUse) for _, one in reason.flavor_reasons)
         return in_use and self._world.home_of(self._world.workloads[key]) in self._world.scope_of(
             queue
         )

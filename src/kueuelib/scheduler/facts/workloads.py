@@ -23,7 +23,7 @@ from kueuelib.scheduler.object_reasons import (
     Inactive,
     LocalQueueFacts,
     PodsMissing,
-    queue_obstacle,
+    local_queue_reason,
 )
 from kueuelib.scheduler.pending.requests import NO_LIMIT_RANGES, LimitSummary, summarize
 from kueuelib.scheduler.pending.workload_info import (
@@ -342,7 +342,7 @@ class WorkloadFacts:
         """Moves a workload without quota to its place."""
         workload = self._workloads[key]
         local_queue = self._state.local_queues.get(self._state.named_local_queue(key))
-        standing = self._obstacle(workload, local_queue)
+        standing = self._position_outside(workload, local_queue)
         if standing is not None or local_queue is None:
             self._leave_queues(key)
             if standing is not None:
@@ -355,7 +355,9 @@ class WorkloadFacts:
         self._state.queues.push(local_queue.spec.cluster_queue, self._info(workload), now=now)
         self._state.effects.cluster_queues.add(local_queue.spec.cluster_queue)
 
-    def _obstacle(self, workload: Workload, local_queue: LocalQueue | None) -> QueuePosition | None:
+    def _position_outside(
+        self, workload: Workload, local_queue: LocalQueue | None
+    ) -> QueuePosition | None:
         if workload.metadata.deletion_timestamp is not None:
             return QueuePosition(Where.LEAVING)
         if not workload.spec.active:
@@ -366,7 +368,7 @@ class WorkloadFacts:
             return QueuePosition(Where.PODS_MISSING, reason=PodsMissing(missing))
         facts = None if local_queue is None else LocalQueueFacts.of(local_queue)
         known = facts is not None and self._state.cache.spec(facts.cluster_queue) is not None
-        reason = queue_obstacle(workload.spec.queue_name, facts, known=known)
+        reason = local_queue_reason(workload.spec.queue_name, facts, known=known)
         return None if reason is None else QueuePosition(Where.NO_QUEUE, reason=reason)
 
     def _leave_queues(self, key: ObjectKey) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import attrs
 
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.blockers import Blocker
+from kueuelib.scheduler.flavor_reasons import FlavorReason
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.pending.tries import Pass, Progress, Promise, _new_pass
 from kueuelib.scheduler.pending.waking import Available, ScopeChanges, ShapeVerdict, wants_room
@@ -485,7 +485,7 @@ class PendingGroup(Lanes):
         self.verdict: ShapeVerdict | None = None
         self.has_turn = True
         self.unreported: dict[ObjectKey, None] = {}
-        self.told: dict[tuple[str, str], tuple[Blocker, ...]] = {}
+        self.told: dict[tuple[str, str], tuple[FlavorReason, ...]] = {}
 
 
 _BY_ORDER = attrgetter("info.order", "info.key")

@@ -74,7 +74,7 @@ class UnreportedWorkloads:
     def refused(self, group: PendingGroup, now: float) -> None:
         """Reports the verdict of a group that was just parked.
 
-        Those without a report are reported at once. If there is a new blocker that no change of
+        Those without a report are reported at once. If there is a new reason that no change of
         usage removes, the others are reported at rest.
         """
         reason = None if group.verdict is None else group.verdict.reason

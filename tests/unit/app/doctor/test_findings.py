@@ -22,7 +22,7 @@ from kueuelib.app.doctor.finding import Severity, all_checks
 from kueuelib.app.doctor.snapshot import BYPASSING, Review, WebhookProbe
 from kueuelib.app.reloading import RESTART_NEEDED
 from kueuelib.runtime.certificates import DAY, ServerNames, renewed
-from kueuelib.scheduler.explain.obstacles import problems_of
+from kueuelib.scheduler.explain.problems import problems_of
 
 NOW = float(int(time.time()))
 LONG_AGO = format_time(NOW - 600)

@@ -311,8 +311,8 @@ def _absent(snapshot: ClusterSnapshot, job: Obj) -> tuple[str, str]:
     if not prebuilt:
         own = own_workload_key(job, JOBS)
         taken = snapshot.find(WORKLOADS.kind, own.name, own.namespace)
-        hindrance = name_problem(job, JOBS, taken)
-        return ("", "") if hindrance is None else (hindrance.problem, hindrance.fix)
+        misnamed = name_problem(job, JOBS, taken)
+        return ("", "") if misnamed is None else (misnamed.problem, misnamed.fix)
     key = where_named(job, PREBUILT_LABEL)
     fix = f"kubectl get {where} workloads  # create {prebuilt}, or submit Job {name} without it"
     return f"{WORKLOADS.kind} {prebuilt}, which its {key} names, does not exist", fix

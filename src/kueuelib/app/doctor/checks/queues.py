@@ -54,7 +54,7 @@ from kueuelib.app.foreign_finalizers import (
 )
 from kueuelib.checks.provisioning.check import CONTROLLER_NAME
 from kueuelib.jobs.pods.reading import PodStage, group_of, stage_of
-from kueuelib.scheduler.explain.obstacles import (
+from kueuelib.scheduler.explain.problems import (
     Problem,
     absent_objects,
     inactive_checks,
@@ -186,7 +186,7 @@ def stuck_namespaces(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     for obj in snapshot.all(NAMESPACES.kind):
         name, age = obj["metadata"]["name"], snapshot.age(obj["metadata"].get("deletionTimestamp"))
         ours = name == snapshot.namespace
-        message = _obstacle(obj, _UNKNOWN if not ours else (*_UNKNOWN, *_LEFT))
+        message = _deletion_problem(obj, _UNKNOWN if not ours else (*_UNKNOWN, *_LEFT))
         if age <= PATIENCE or not message:
             continue
         fix = f"kubectl describe namespace {name}  # says what is left in it"
@@ -204,7 +204,7 @@ _UNKNOWN = ("NamespaceDeletionDiscoveryFailure", "NamespaceDeletionGroupVersionP
 _LEFT = ("NamespaceFinalizersRemaining", "NamespaceContentRemaining")
 
 
-def _obstacle(namespace: Obj, types: Sequence[str]) -> str:
+def _deletion_problem(namespace: Obj, types: Sequence[str]) -> str:
     """What the API server says of the first of these conditions that is true; empty without one."""
     conditions = (condition(namespace, one) for one in types)
     return next((one.get("message") or "" for one in conditions if one.get("status") == "True"), "")

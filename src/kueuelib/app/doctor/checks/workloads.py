@@ -16,8 +16,8 @@ from kueuelib.app.doctor.manager import ANOTHER_WEBHOOK, REFUSED, STATUS_LOST, l
 from kueuelib.app.doctor.snapshot import ADMISSION_CHECKS, FACTS, LABELS, ClusterSnapshot
 from kueuelib.app.explaining.gather import NEEDED
 from kueuelib.scheduler.explain.awaited import Awaited, awaited_checks
-from kueuelib.scheduler.explain.obstacles import correction
 from kueuelib.scheduler.explain.own_changes import job_of
+from kueuelib.scheduler.explain.problems import correction
 from kueuelib.scheduler.explain.trial import TrialResult
 from kueuelib.scheduler.object_reasons import (
     FeaturesMissing,

@@ -9,7 +9,6 @@ does not fit. One or two rounds are tried, with and without borrowing in the end
 
 from __future__ import annotations
 
-from kueuelib.scheduler.blockers import Mode, Outlook
 from kueuelib.scheduler.decide.preemption.fair import find_fairly
 from kueuelib.scheduler.decide.preemption.victims import (
     MOST_NAMED,
@@ -22,6 +21,7 @@ from kueuelib.scheduler.decide.preemption.victims import (
     Victim,
     home_of,
 )
+from kueuelib.scheduler.flavor_reasons import Mode, Outlook
 from kueuelib.scheduler.policy import PolicyError
 from kueuelib.scheduler.quota.amounts import (
     Amounts,

@@ -1,4 +1,4 @@
-"""The obstacles between a pod set and the flavors of its ClusterQueue, with all their numbers.
+"""The reasons why a pod set cannot use a flavor of its ClusterQueue, with all their numbers.
 
 The leaves of the reason tree (see `kueuelib.scheduler.reasons`) and the verdicts that rank them.
 """
@@ -91,8 +91,8 @@ class Together:
         return f"{gone} it would still lack {missing}{limit}{spared}"
 
 
-class BlockerSize(IntEnum):
-    """How much has to change for a blocker to go away; larger is more."""
+class ReasonSeverity(IntEnum):
+    """How much has to change for a reason to go away; larger is more."""
 
     NO_PLACES = 0
     QUOTA_IN_USE = 1
@@ -106,7 +106,7 @@ class FlavorMissing:
 
     flavor: str
 
-    severity = BlockerSize.NO_MATCH
+    severity = ReasonSeverity.NO_MATCH
 
     @property
     def text(self) -> str:
@@ -123,7 +123,7 @@ class UntoleratedTaint:
     value: str
     effect: str
 
-    severity = BlockerSize.NO_MATCH
+    severity = ReasonSeverity.NO_MATCH
 
     @property
     def text(self) -> str:
@@ -148,7 +148,7 @@ class AffinityMismatch:
     wanted: str = ""
     offered: str = ""
 
-    severity = BlockerSize.NO_MATCH
+    severity = ReasonSeverity.NO_MATCH
 
     @property
     def text(self) -> str:
@@ -178,7 +178,7 @@ class TopologyMismatch:
     text: str
     detail: str = ""
 
-    severity = BlockerSize.NO_MATCH
+    severity = ReasonSeverity.NO_MATCH
 
 
 @record
@@ -193,7 +193,7 @@ class NoPlaces:
     flavor: str
     text: str
 
-    severity = BlockerSize.NO_PLACES
+    severity = ReasonSeverity.NO_PLACES
 
 
 @record
@@ -202,7 +202,7 @@ class ResourceUncovered:
 
     resource: str
 
-    severity = BlockerSize.NO_MATCH
+    severity = ReasonSeverity.NO_MATCH
 
     @property
     def text(self) -> str:
@@ -233,7 +233,7 @@ class ExceedsCapacity:
     requested: int
     capacity: int
 
-    severity = BlockerSize.EXCEEDS_QUOTA
+    severity = ReasonSeverity.EXCEEDS_QUOTA
 
     @property
     def text(self) -> str:
@@ -278,7 +278,7 @@ class QuotaInUse:
     reclaimable: bool
     outlook: Outlook | None = None
 
-    severity = BlockerSize.QUOTA_IN_USE
+    severity = ReasonSeverity.QUOTA_IN_USE
 
     @property
     def in_vain(self) -> Together | None:
@@ -304,7 +304,7 @@ class QuotaInUse:
         )
 
 
-Blocker = (
+FlavorReason = (
     FlavorMissing
     | UntoleratedTaint
     | AffinityMismatch
@@ -314,7 +314,7 @@ Blocker = (
     | ExceedsCapacity
     | QuotaInUse
 )
-"""What can stand between one pod set and one flavor."""
+"""Why one pod set cannot use one flavor."""
 
 
 @record
@@ -324,34 +324,34 @@ class FlavorAttempt:
     Attributes:
         flavor: the flavor; empty when no group covers the resource.
         mode: the verdict.
-        blockers: the obstacles; empty if it fits.
+        reasons: why it does not fit; empty if it does.
     """
 
     flavor: str
     mode: Mode
-    blockers: tuple[Blocker, ...]
+    reasons: tuple[FlavorReason, ...]
 
     @property
-    def severity(self) -> BlockerSize:
-        """The severity of the worst blocker, because all of them have to go."""
-        return max(blocker.severity for blocker in self.blockers)
+    def severity(self) -> ReasonSeverity:
+        """The severity of the worst reason, because all of them have to go."""
+        return max(reason.severity for reason in self.reasons)
 
 
 @record
-class GroupBlocked:
+class GroupReason:
     """All flavors that were tried for one resource group, in the order of the trial."""
 
     attempts: tuple[FlavorAttempt, ...]
 
     @property
-    def severity(self) -> BlockerSize:
+    def severity(self) -> ReasonSeverity:
         """The severity of the flavor closest to being usable; among equals, the first."""
         return min(attempt.severity for attempt in self.attempts)
 
 
 @record
-class PodSetBlocked:
-    """All obstacles of one pod set.
+class PodSetReason:
+    """All reasons why one pod set cannot start.
 
     Attributes:
         pod_set: its name.
@@ -359,10 +359,10 @@ class PodSetBlocked:
     """
 
     pod_set: str
-    groups: tuple[GroupBlocked, ...]
+    groups: tuple[GroupReason, ...]
 
     @property
-    def severity(self) -> BlockerSize:
+    def severity(self) -> ReasonSeverity:
         """The severity of the worst group, as all groups have to fit."""
         return max(group.severity for group in self.groups)
 
@@ -370,10 +370,10 @@ class PodSetBlocked:
     def text(self) -> str:
         """The words of the condition message: sorted causes, so that retries repeat them."""
         causes = sorted(
-            blocker.text
+            reason.text
             for group in self.groups
             for attempt in group.attempts
-            for blocker in attempt.blockers
-            if blocker.text
+            for reason in attempt.reasons
+            if reason.text
         )
         return f"couldn't assign flavors to pod set {self.pod_set}: {', '.join(causes)}"

@@ -312,8 +312,8 @@ def _problems(world: World, key: ObjectKey, reason: Reason | None) -> Iterator[P
         yield wrong_queue_name(world, key)
         return
     where = f"LocalQueue {local_queue.key}"
-    for hindrance in LocalQueueFacts.of(local_queue).hindrances():
-        yield Problem(where, hindrance.problem, hindrance.fix)
+    if LocalQueueFacts.of(local_queue).reason is not None:
+        yield Problem(where, f"spec.stopPolicy is {local_queue.spec.stop_policy}", START)
     queue = world.cluster_queues.get(local_queue.spec.cluster_queue)
     if queue is None:
         fix = f"create ClusterQueue {local_queue.spec.cluster_queue}"
