@@ -27,7 +27,7 @@ from kueuelib.scheduler.decide.preemption.search import find_victims
 from kueuelib.scheduler.decide.preemption.victims import Preemptor
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.quota.snapshot import Snapshot
-from kueuelib.scheduler.settings import DEFAULTS, FairSharing, Settings
+from kueuelib.scheduler.settings import DEFAULTS, FairSharingRules, Settings
 from kueuelib.scheduler.topology.nodes import node_facts
 from kueuelib.testing.builders import (
     make_assignment,
@@ -294,7 +294,7 @@ def test_time_per_cycle_after_one_change(where: str) -> None:
 @pytest.mark.parametrize("where", ["one cohort", "a tree of ten by ten by ten"])
 def test_time_per_cycle_with_heads_that_preempt(where: str, sharing: str) -> None:
     """Every other ClusterQueue borrows, so the blocked head looks at all of these for victims."""
-    settings = Settings(fair_sharing=FairSharing() if sharing.startswith("with ") else None)
+    settings = Settings(fair_sharing=FairSharingRules() if sharing.startswith("with ") else None)
     rows = []
     for queues in (10, 100, 1000):
         cohorts = 1 if where == "one cohort" else queues // 10

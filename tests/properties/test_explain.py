@@ -40,7 +40,7 @@ from kueuelib.scheduler.object_reasons import PodsMissing
 from kueuelib.scheduler.pending.waking import ShapeVerdict
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NotEvaluated, Preempting, Reason
-from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharing, Settings
+from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharingRules, Settings
 from kueuelib.testing.builders import (
     make_assignment,
     make_check,
@@ -60,9 +60,9 @@ FLAVORS = ("one", "two")
 COHORTS = ("x", "y", "z")
 SHARES = (
     None,
-    FairSharing(),
-    FairSharing((FINAL_SHARE,)),
-    FairSharing((INITIAL_SHARE,)),
+    FairSharingRules(),
+    FairSharingRules((FINAL_SHARE,)),
+    FairSharingRules((INITIAL_SHARE,)),
 )
 SUBJECT = ObjectKey("ns", "subject")
 TAINT = {"key": "spot", "value": "yes", "effect": "NoSchedule"}

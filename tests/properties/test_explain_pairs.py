@@ -52,7 +52,7 @@ from kueuelib.scheduler.explain.trial import (
     TriedPair,
     outcome,
 )
-from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, Place, World
+from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, QuotaOwner, World
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,
@@ -182,7 +182,7 @@ def changes(world: World) -> Iterator[tuple[int, CandidateChange]]:
     if ObjectKey("ns", "b") in world.local_queues:
         yield 6, MoveTo(KEY, "a", "b", "b")
     for name in world.cluster_queues:
-        for raised in quotas(world, Place(CLUSTER_QUEUE, name)):
+        for raised in quotas(world, QuotaOwner(CLUSTER_QUEUE, name)):
             yield 2 if name == "a" else 9, raised
 
 
@@ -203,7 +203,7 @@ def policies(queue: ClusterQueue) -> Iterator[tuple[int, CandidateChange]]:
                 yield 3, SetPolicy("a", f"preemption.{path}", before, to)
 
 
-def quotas(world: World, place: Place) -> Iterator[RaiseQuota]:
+def quotas(world: World, place: QuotaOwner) -> Iterator[RaiseQuota]:
     for quota in place.quotas(world).values():
         for field in (NOMINAL, BORROWING, LENDING):
             before = amount_in(quota, field)
@@ -233,7 +233,7 @@ def is_valid(world: World, *made: CandidateChange) -> bool:
     return not any(
         (amount_in(quota, LENDING) or 0) > (amount_in(quota, NOMINAL) or 0)
         for name in world.cluster_queues
-        for quota in Place(CLUSTER_QUEUE, name).quotas(world).values()
+        for quota in QuotaOwner(CLUSTER_QUEUE, name).quotas(world).values()
     )
 
 

@@ -31,8 +31,8 @@ from kueuelib.scheduler.explain.changes import (
     amount_in,
 )
 from kueuelib.scheduler.explain.trial import TrialOutcome, TrialResult, outcome
-from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, Place, World
-from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharing, Settings
+from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, QuotaOwner, World
+from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharingRules, Settings
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,
@@ -46,13 +46,18 @@ from kueuelib.testing.builders import (
 NOW = 1000.0
 KEY = ObjectKey("ns", "subject")
 DEPTH = 4
-SHARES = (None, FairSharing(), FairSharing((FINAL_SHARE,)), FairSharing((INITIAL_SHARE,)))
+SHARES = (
+    None,
+    FairSharingRules(),
+    FairSharingRules((FINAL_SHARE,)),
+    FairSharingRules((INITIAL_SHARE,)),
+)
 WEIGHTS = ("1", "1", "1", "2", "3", "0.5", "0")
 UNIT = 1000
 """A CPU: quotas, requests and usage are whole ones."""
 MOST_UNITS = 7
 MOST_STEPS = 6
-Choice = tuple[Place, str]
+Choice = tuple[QuotaOwner, str]
 """A place, and what is changed there: a field of its quota, its weight, or the cohort above."""
 
 
@@ -147,8 +152,8 @@ def sizes(world: World, good: Callable[[TrialOutcome], bool]) -> dict[Choice, in
     own = world.cluster_queue_of(world.workloads[KEY])
     assert own is not None
     above = world.cohorts_of([own.name]) if own.spec.cohort_name else ()
-    places = [Place(CLUSTER_QUEUE, name) for name in sorted(world.scope_of(own))]
-    places += [Place(COHORT, name) for name in above if name in world.cohorts]
+    places = [QuotaOwner(CLUSTER_QUEUE, name) for name in sorted(world.scope_of(own))]
+    places += [QuotaOwner(COHORT, name) for name in above if name in world.cohorts]
     found = {}
     for place in places:
         for (flavor, resource), listed in place.quotas(world).items():
@@ -167,11 +172,11 @@ def sizes(world: World, good: Callable[[TrialOutcome], bool]) -> dict[Choice, in
     return found
 
 
-def places_above(world: World) -> list[Place]:
+def places_above(world: World) -> list[QuotaOwner]:
     own = world.cluster_queue_of(world.workloads[KEY])
     assert own is not None
     above = [name for name in world.above(own.spec.cohort_name) if name in world.cohorts]
-    return [Place(CLUSTER_QUEUE, own.name), *(Place(COHORT, name) for name in above)]
+    return [QuotaOwner(CLUSTER_QUEUE, own.name), *(QuotaOwner(COHORT, name) for name in above)]
 
 
 def weights(world: World, verdict: TrialResult) -> dict[Choice, int]:

@@ -20,7 +20,7 @@ from kueuelib.scheduler.decide.preemption.victims import Preemptor
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
-from kueuelib.scheduler.settings import FairSharing
+from kueuelib.scheduler.settings import FairSharingRules
 from kueuelib.testing.scenarios import facts, run, settings_of
 
 ANY_STRATEGIES = st.sampled_from([None, *STRATEGIES])
@@ -138,7 +138,7 @@ def test_victims_are_those_of_the_naive_model(random: Random, fair: list[str] | 
         want = victims_of(world, asker, tuple(fair or ()))
         queue = snapshot.queue(asker.queue.name)
         assert queue is not None
-        sharing = None if fair is None else FairSharing(tuple(fair))
+        sharing = None if fair is None else FairSharingRules(tuple(fair))
         found = find_victims(
             snapshot,
             Preemptor(queue, asker.priority, asker.created, sharing),

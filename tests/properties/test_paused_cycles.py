@@ -12,11 +12,11 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.recording.facts import plan_data
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Plan, decide, decide_step_by_step
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 
 SETTINGS = (
     Settings(),
-    Settings(fair_sharing=FairSharing()),
+    Settings(fair_sharing=FairSharingRules()),
     Settings(parallel_preemptors=False),
     Settings(protects_nominal=True),
 )

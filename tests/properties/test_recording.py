@@ -22,7 +22,7 @@ from kueuelib.recording.writer import Pseudonyms, RecordedEngine, Tape
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 from kueuelib.scheduler.topology.nodes import node_facts
 from kueuelib.testing.builders import (
     make_cluster_queue,
@@ -67,7 +67,7 @@ class Recorded(Histories):
 class RecordedByShares(Recorded):
     """The same with fair sharing."""
 
-    chosen = Settings(fair_sharing=FairSharing())
+    chosen = Settings(fair_sharing=FairSharingRules())
 
 
 class RecordedUnderOtherNames(Recorded):

@@ -31,7 +31,7 @@ from kueuelib.scheduler.facts.workloads import Where
 from kueuelib.scheduler.pending.queue import PendingPlace
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource
 from kueuelib.scheduler.quota.holders import rank_of
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 from kueuelib.testing.builders import (
     make_cluster_queue,
     make_cohort,
@@ -641,7 +641,7 @@ def released(workload: Workload) -> Workload:
 class FairHistories(Histories):
     """The same with fair sharing."""
 
-    chosen = Settings(fair_sharing=FairSharing())
+    chosen = Settings(fair_sharing=FairSharingRules())
 
 
 TestHistories = Histories.TestCase

@@ -12,7 +12,7 @@ from kueuelib.scheduler.decide.cycle import CycleInput, decide
 from kueuelib.scheduler.decide.cycle_values import Admit
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 
 
 class Watched(Replay):
@@ -104,7 +104,7 @@ def test_nobody_borrows_later_what_an_owner_waits_for(
     facts: list[events.Event], fair: bool, parallel: bool
 ) -> None:
     """Also while Workloads end, one after the other; and nobody sleeps who could run."""
-    sharing = FairSharing() if fair else None
+    sharing = FairSharingRules() if fair else None
     choices = Settings(protects_nominal=True, fair_sharing=sharing, parallel_preemptors=parallel)
     replay = Watched(facts, choices)
     for _ in range(4):

@@ -18,7 +18,7 @@ from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import NoFlavors
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,
@@ -164,7 +164,7 @@ def check_owners(cycle: CycleInput, plan: Plan) -> None:
 
 
 def choices(fair: bool, by_priority: bool) -> Settings:
-    sharing = FairSharing() if fair else None
+    sharing = FairSharingRules() if fair else None
     return Settings(parallel_preemptors=True, fair_sharing=sharing, priority_sorting=by_priority)
 
 

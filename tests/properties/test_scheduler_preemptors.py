@@ -23,7 +23,7 @@ from kueuelib.scheduler.decide.preemption.victims import Path, PendingPreemption
 from kueuelib.scheduler.quota.amounts import Amounts
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
 from kueuelib.scheduler.reasons import NoFlavors
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 
 
 @st.composite
@@ -31,7 +31,7 @@ def choices(draw: st.DrawFn) -> Settings:
     return Settings(
         protects_nominal=draw(st.booleans()),
         priority_sorting=draw(st.booleans()),
-        fair_sharing=draw(st.none() | st.just(FairSharing())),
+        fair_sharing=draw(st.none() | st.just(FairSharingRules())),
     )
 
 

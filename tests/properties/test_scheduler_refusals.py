@@ -14,7 +14,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
 from kueuelib.scheduler.decide.preemption.guard import FIRST_REST
 from kueuelib.scheduler.reasons import NoFlavors
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 
 NAMES = [f"r{number}" for number in range(9)]
 
@@ -81,7 +81,7 @@ def test_a_preemptor_that_was_refused_meets_other_heads_like_any_other() -> None
 def test_a_refused_eviction_waits_its_time_and_nobody_sleeps_after_it(
     seed: int, kept: set[str], fair: bool, parallel: bool
 ) -> None:
-    sharing = FairSharing() if fair else None
+    sharing = FairSharingRules() if fair else None
     policy = Settings(parallel_preemptors=parallel, fair_sharing=sharing)
     replay = Refusing(wild_world(random.Random(seed)), policy, kept)
     replay.rest()

@@ -19,7 +19,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import CycleInput, Head, Plan, decide
 from kueuelib.scheduler.decide.preemption.victims import Victim
 from kueuelib.scheduler.engine import Engine, Settled
-from kueuelib.scheduler.pending.queue import Pending, PendingPlace, Scope
+from kueuelib.scheduler.pending.queue import PendingPlace, PendingWorkload, Scope
 from kueuelib.scheduler.pending.waking import ScopeChanges, ShapeVerdict
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
@@ -191,7 +191,7 @@ class Watched(Replay):
             self.woken[item.queue.name, item.info.shape] = "everybody" if everybody else "doubtful"
             assert everybody or self.is_doubtful(item), f"{key}: nothing was taken that matters"
 
-    def is_doubtful(self, item: Pending) -> bool:
+    def is_doubtful(self, item: PendingWorkload) -> bool:
         """Whether a verdict may not hold, although nothing became free since."""
         last, queue = self.last((item.queue.name, item.info.shape)), item.queue.spec
         if last.lost or any(self.engine.freed[last.began : last.tried]):

@@ -17,11 +17,11 @@ from kueuelib.embedded.service import ApiService
 from kueuelib.embedded.verbs import (
     DeleteOptions,
     ListOptions,
-    PatchType,
     WatchOptions,
     WriteOptions,
 )
 from kueuelib.errors import ApiError
+from kueuelib.runtime.queries import PatchType
 
 BOXES = Resource("example.com", "v1", "boxes", "Box", namespaced=True)
 NAMES, COLORS, MANAGERS = ("a", "b", "c"), ("red", "blue"), ("one", "two", "suite")

@@ -17,7 +17,7 @@ from kueuelib.api.meta import Obj
 from kueuelib.api.quantity import amount_of
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 from kueuelib.simulator.changes import AT_SECONDS, LOST_AT_SECONDS, ClusterChange, course
 from kueuelib.simulator.cluster import ClusterSetup, cluster_of
 from kueuelib.simulator.driver import Driver, Timing
@@ -39,7 +39,7 @@ KINDS = {
 def clusters(draw: st.DrawFn) -> ClusterSetup:
     found = draw(worlds(loners=True))
     objects = [encode(getattr(one, KINDS[type(one)])) for one in found if type(one) in KINDS]
-    fair = FairSharing() if draw(st.integers(0, 3)) == 0 else None
+    fair = FairSharingRules() if draw(st.integers(0, 3)) == 0 else None
     return cluster_of(objects, Settings(fair_sharing=fair))
 
 

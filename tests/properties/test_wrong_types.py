@@ -23,8 +23,9 @@ from kueuelib.embedded.registry.kinds import Kind
 from kueuelib.embedded.schema.messages import Field, json_fields, message_name
 from kueuelib.embedded.server import builtin_rules, new_service
 from kueuelib.embedded.service import ApiService
-from kueuelib.embedded.verbs import PatchType, WriteOptions
+from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import ApiError, ServerError
+from kueuelib.runtime.queries import PatchType
 
 KINDS = builtin_kinds(builtin_rules())
 NUMBERS = (0, -1, 1, 5, 2**31 - 1, 2**31, -(2**63), 2**63, 1.5)

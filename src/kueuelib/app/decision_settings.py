@@ -19,7 +19,7 @@ from kueuelib.app.feature_gates import (
     REJECT_CLAIMS,
     TOPOLOGY,
 )
-from kueuelib.scheduler.settings import FairSharing, NodeFailureRules, Settings
+from kueuelib.scheduler.settings import FairSharingRules, NodeFailureRules, Settings
 
 
 def engine_settings(configuration: Configuration, source: str = "configuration") -> Settings:
@@ -35,7 +35,7 @@ def engine_settings(configuration: Configuration, source: str = "configuration")
     waiting, gates = pods_ready(configuration), configuration.feature_gates
     sharing, by_usage = configuration.fair_sharing, configuration.admission_fair_sharing
     settings = Settings(
-        fair_sharing=FairSharing(sharing.strategies) if sharing and sharing.enable else None,
+        fair_sharing=FairSharingRules(sharing.strategies) if sharing and sharing.enable else None,
         past_usage=None if by_usage is None else by_usage.rule,
         preemption=load_policy(configuration.preemption, source),
         exceeds_quota=configuration.preemption.exceed_quota_until_victims_leave,

@@ -25,7 +25,7 @@ from kueuelib.app.explaining.waiting import (
 )
 from kueuelib.app.running_configuration import given_configuration, running_configuration
 from kueuelib.cli.explain.changes import change_data, smallest_text
-from kueuelib.cli.progress import SEARCHING, Progress
+from kueuelib.cli.progress import SEARCHING, StepProgress
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.clock import SYSTEM_CLOCK
@@ -159,7 +159,7 @@ def with_changes(listing: Listing, most: int) -> Iterator[Waiting]:
     world = listing.world
     first = [] if world is None else ahead(listing.rows, world, most)
     keys = {row.key for row in first}
-    with Progress(SEARCHING, len(first)) as progress:
+    with StepProgress(SEARCHING, len(first)) as progress:
         for row in listing.rows:
             if world is None or row.key not in keys:
                 yield row

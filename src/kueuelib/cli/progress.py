@@ -36,7 +36,7 @@ class StatusLine:
             self._file.flush()
 
 
-class Progress:
+class StepProgress:
     """Shows the current step on standard error, if that is a terminal.
 
     Args:

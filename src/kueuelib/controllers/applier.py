@@ -34,7 +34,7 @@ from kueuelib.runtime.controller import DONE, Controller, Result
 from kueuelib.runtime.failures import is_refusal
 from kueuelib.runtime.logs import get_logger
 from kueuelib.scheduler.decide.cycle import Admit, Wait
-from kueuelib.scheduler.decide.cycle_values import NodeEviction, Place
+from kueuelib.scheduler.decide.cycle_values import NewPlaces, NodeEviction
 from kueuelib.scheduler.decide.preemption.guard import PolicyFault
 from kueuelib.scheduler.events import Event
 from kueuelib.scheduler.quota.holders import Holder
@@ -247,7 +247,7 @@ PURPOSES = {
     Admit: "admission",
     Eviction: "preemption",
     NodeEviction: "eviction",
-    Place: "placement",
+    NewPlaces: "placement",
     Wait: "wait",
 }
 """The names of the kinds of orders in metrics and logs."""
@@ -368,7 +368,7 @@ class Applier:
         match what:
             case Admit():
                 await self._reserve(what)
-            case Place():
+            case NewPlaces():
                 await self._place(what)
             case Eviction() | NodeEviction():
                 await self._evict(what)
@@ -379,7 +379,7 @@ class Applier:
     def _foregone(self, what: What) -> Outcome | None:
         return None if self._holder is None else foregone(what, self._holder)
 
-    def _check_exists(self, wl: Obj, order: Admit | Place) -> None:
+    def _check_exists(self, wl: Obj, order: Admit | NewPlaces) -> None:
         """Refuses to write to another Workload of that name, or to one that is known to be gone.
 
         Raises:
@@ -433,7 +433,7 @@ class Applier:
 
     # ---- gives pods of a Workload with quota other places (KEP-2724) ----------------------------
 
-    async def _place(self, order: Place) -> None:
+    async def _place(self, order: NewPlaces) -> None:
         written = self._written
         before, after = order.workload.status.admission, order.admission
         replaced = [node.name for node in order.workload.status.unhealthy_nodes]
@@ -449,10 +449,10 @@ class Applier:
             return states.place(wl, _raw(after, wl), replaced, written.clock.now())
 
         old = written.writer.newest(order.key)
-        wl = await written.write(order.key, placed, PURPOSES[Place])
+        wl = await written.write(order.key, placed, PURPOSES[NewPlaces])
         if wl is None:  # it was stored before
             return
-        written.metrics.wrote(PURPOSES[Place], "ok")
+        written.metrics.wrote(PURPOSES[NewPlaces], "ok")
         if replaced and before is not None and (moves := moves_text(before, after)):
             text = f"Node {', '.join(replaced)} failed: {moves}"
             for about in (wl, job_of(wl)):
@@ -475,7 +475,7 @@ class Applier:
             case Admit():
                 key, reason = what.key, ADMISSION_FAILED
                 message = f"{ADMISSION_REFUSED}{error.message}"
-            case Place():
+            case NewPlaces():
                 key, reason = what.key, ADMISSION_FAILED
                 message = f"The topology assignment could not be written: {error.message}"
             case NodeEviction():

@@ -35,7 +35,7 @@ _Conditions = Mapping[str, Mapping[str, str]]
 
 
 @attrs.frozen
-class _Group:
+class _MetricGroup:
     """Workloads that count together.
 
     Attributes:
@@ -79,7 +79,7 @@ class WorkloadMetrics:
         self._cluster_queue = cluster_queue
         self._leading = leading
         self._now = now
-        self._groups: Counter[_Group] = Counter()
+        self._groups: Counter[_MetricGroup] = Counter()
         name, queue = ("name", "namespace"), ("cluster_queue",)
         for gauge, text, labels, read in (
             ("finished_workloads", "Finished Workloads.", queue, self._finished),
@@ -106,7 +106,7 @@ class WorkloadMetrics:
         if delta.old is not None and delta.new is not None and self._leading():
             self._count(delta.old, before, delta.new, after)
 
-    def _regroup(self, before: _Group | None, after: _Group | None) -> None:
+    def _regroup(self, before: _MetricGroup | None, after: _MetricGroup | None) -> None:
         if before != after:
             if before is not None:
                 self._groups[before] -= 1
@@ -137,8 +137,8 @@ class WorkloadMetrics:
                 latency = self._now() - parse_time(after[EVICTED]["lastTransitionTime"])
                 self._metrics.released(where, states.eviction_cause(new)[0], latency)
 
-    def _by_queue(self) -> Mapping[tuple[ObjectKey, str], list[tuple[_Group, int]]]:
-        by_queue: dict[tuple[ObjectKey, str], list[tuple[_Group, int]]] = {}
+    def _by_queue(self) -> Mapping[tuple[ObjectKey, str], list[tuple[_MetricGroup, int]]]:
+        by_queue: dict[tuple[ObjectKey, str], list[tuple[_MetricGroup, int]]] = {}
         for group, number in self._groups.items():
             cluster_queue = self._cluster_queue(group.queue)
             if cluster_queue:
@@ -207,20 +207,20 @@ def _is_first(ready: Mapping[str, str]) -> bool:
     return ready.get("status") == "True" and ready.get("reason") == PODS_STARTED
 
 
-def _group(wl: Obj | None, conditions: _Conditions) -> _Group | None:
+def _group(wl: Obj | None, conditions: _Conditions) -> _MetricGroup | None:
     """The group of a Workload; None for one that is admitted or being evicted."""
     if wl is None:
         return None
     metadata = wl["metadata"]
     queue = ObjectKey(metadata.get("namespace") or "", wl["spec"].get("queueName") or "")
     if _is(FINISHED, conditions):
-        return _Group(queue, finished=True)
+        return _MetricGroup(queue, finished=True)
     if _is(ADMITTED, conditions) or metadata.get("deletionTimestamp"):
         return None
     reason = conditions.get(ADMITTED, {}).get("reason", NO_RESERVATION)
     if not _is(QUOTA_RESERVED, conditions):
         reserved = conditions.get(QUOTA_RESERVED, {})
-        return _Group(queue, why=(reason, reserved.get("reason", PENDING_EVALUATION)))
+        return _MetricGroup(queue, why=(reason, reserved.get("reason", PENDING_EVALUATION)))
     # The condition is absent, or of the time before the reservation, until checks have decided.
     waits = reason.startswith(NO_RESERVATION)
-    return _Group(queue, why=(REASON_UNSATISFIED_CHECKS if waits else reason, ""))
+    return _MetricGroup(queue, why=(REASON_UNSATISFIED_CHECKS if waits else reason, ""))

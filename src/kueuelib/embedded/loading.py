@@ -17,8 +17,9 @@ from kueuelib.embedded.decoding import decode
 from kueuelib.embedded.http.yaml_bodies import parse_yaml_stream
 from kueuelib.embedded.registry.kinds import Kind, KindVersion
 from kueuelib.embedded.service import ApiService
-from kueuelib.embedded.verbs import PatchType, WriteOptions
+from kueuelib.embedded.verbs import WriteOptions
 from kueuelib.errors import ApiError, BadRequest, ConfigError
+from kueuelib.runtime.queries import PatchType
 
 MANAGER = "kueuelib-load"
 _FIRST = (NAMESPACES.group_kind, CRDS.group_kind)

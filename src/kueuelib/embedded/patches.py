@@ -17,8 +17,8 @@ from kueuelib.embedded.decoding import copy_json
 from kueuelib.embedded.schema import mismatch
 from kueuelib.embedded.schema.mismatch import json_type, shown
 from kueuelib.embedded.schema.node import PatchStrategy, SchemaNode, canonical
-from kueuelib.embedded.verbs import PatchType
 from kueuelib.errors import ApiError, BadRequest, Invalid, TooLarge
+from kueuelib.runtime.queries import PatchType
 
 # ---- strategic merge patches: merge patches whose lists merge by key -----------------------------
 # Directives: `$patch: replace | delete` in maps and list items, `$retainKeys`,

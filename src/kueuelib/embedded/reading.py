@@ -19,8 +19,9 @@ from kueuelib.embedded.builtins.fields import forbidden, not_supported
 from kueuelib.embedded.conversion import Converter
 from kueuelib.embedded.registry.kinds import Kind, Registry
 from kueuelib.embedded.storage import Compacted, KindTable, Storage, StorageEvent, StoredState
-from kueuelib.embedded.verbs import ListOptions, WatchEvent, WatchOptions
+from kueuelib.embedded.verbs import ListOptions, WatchOptions
 from kueuelib.errors import ApiError, BadRequest, InvalidSelector
+from kueuelib.machinery.reflector_protocol import WatchEvent
 from kueuelib.machinery.selectors import (
     FieldSelector,
     Selector,

@@ -46,8 +46,6 @@ from kueuelib.embedded.verbs import (
     DeleteOptions,
     FieldValidation,
     ListOptions,
-    ObjectList,
-    PatchType,
     Propagation,
     WatchOptions,
     WriteOptions,
@@ -55,6 +53,7 @@ from kueuelib.embedded.verbs import (
 from kueuelib.embedded.write_checks import STATUS, Target
 from kueuelib.embedded.writing import RequestWriter, Upserts
 from kueuelib.errors import BadRequest, NotFound
+from kueuelib.runtime.queries import ObjectList, PatchType
 
 BINDING = "binding"
 
@@ -143,7 +142,7 @@ class ApiService:
         kind, version = self.registry.require(resource)
         page = await self.reads.list(kind, version.name, namespace, options)
         return ObjectList(
-            [orjson.loads(raw) for raw in page.items],
+            tuple(orjson.loads(raw) for raw in page.items),
             str(page.revision),
             page.continue_token,
             page.remaining,

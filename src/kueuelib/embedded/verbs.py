@@ -1,4 +1,4 @@
-"""The arguments and results of the API's verbs, without a transport.
+"""The arguments of the API's verbs, without a transport.
 
 The verbs are those of `kueuelib.embedded.service.ApiService`, which the HTTP face and the simulated
 cluster call.
@@ -10,17 +10,7 @@ from enum import StrEnum
 
 import attrs
 
-from kueuelib.api.meta import Obj
 from kueuelib.embedded.admission.plugin import SYSTEM, UserInfo
-
-
-class PatchType(StrEnum):
-    """The type of a patch; the value is its media type."""
-
-    JSON = "application/json-patch+json"
-    MERGE = "application/merge-patch+json"
-    STRATEGIC = "application/strategic-merge-patch+json"
-    APPLY = "application/apply-patch+yaml"
 
 
 class Propagation(StrEnum):
@@ -141,33 +131,3 @@ DELETE = DeleteOptions()
 """The default options of `delete`."""
 FROM_NOW = WatchOptions()
 """The present objects, then every change."""
-
-
-@attrs.frozen
-class ObjectList:
-    """One page of a list.
-
-    Attributes:
-        items: the objects, with apiVersion and kind.
-        resource_version: from which a watch may continue.
-        continue_token: for the next page; empty on the last one.
-        remaining: how many more there are; None when not known.
-    """
-
-    items: list[Obj]
-    resource_version: str
-    continue_token: str = ""
-    remaining: int | None = None
-
-
-@attrs.frozen
-class WatchEvent:
-    """One change.
-
-    Attributes:
-        type: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR.
-        object: the object; a Status with ERROR.
-    """
-
-    type: str
-    object: Obj

@@ -29,7 +29,7 @@ from kueuelib.controllers.manifests import manager_user
 from kueuelib.controllers.webhooks import QueueingEntry, queueing_entries, sparing
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.contract.generic_job import GenericJob
-from kueuelib.jobs.contract.integration import Integration, Registry
+from kueuelib.jobs.contract.integration import Integration, IntegrationRegistry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.kinds.follower import InformerEpoch, KindFollower, KindMetrics, is_lasting
 from kueuelib.jobs.kinds.kind_controller import AbandonedWorkloads, KindController
@@ -96,7 +96,7 @@ def wire(
     settings: JobSettings,
     *,
     version: str = V1BETA2,
-    registry: Registry | None = None,
+    registry: IntegrationRegistry | None = None,
     clock: Clock = SYSTEM_CLOCK,
     telemetry: Telemetry | None = None,
 ) -> Jobs:
@@ -402,7 +402,7 @@ def _resources(integration: Integration) -> Iterator[Resource]:
     return (each for each in named if isinstance(each, Resource))
 
 
-def registry_with(kinds: Sequence[Kind]) -> tuple[Registry, tuple[str, ...]]:
+def registry_with(kinds: Sequence[Kind]) -> tuple[IntegrationRegistry, tuple[str, ...]]:
     """A registry with all of these kinds, and their names in the same order.
 
     A class of one's own for a kind that comes with kueuelib takes the place of the bundled one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from kueuelib.jobs.batch import BATCH_JOB
-from kueuelib.jobs.contract.integration import Registry
+from kueuelib.jobs.contract.integration import IntegrationRegistry
 from kueuelib.jobs.declared.appwrapper import APP_WRAPPER
 from kueuelib.jobs.declared.jobset import JOB_SET
 from kueuelib.jobs.declared.kubeflow import MPI_JOB, TRAINING_JOBS
@@ -34,7 +34,7 @@ None of them needs its CRD to be installed.
 """
 
 
-def builtin_registry() -> Registry:
+def builtin_registry() -> IntegrationRegistry:
     """A registry of the bundled integrations."""
     integrations = (BATCH_JOB, POD, DEPLOYMENT, STATEFULSET, LEADERWORKERSET, *DECLARED)
-    return functools.reduce(Registry.register, integrations, Registry())
+    return functools.reduce(IntegrationRegistry.register, integrations, IntegrationRegistry())

@@ -19,7 +19,7 @@ from kueuelib.api.names import COMMON_FRAMEWORKS, POD_FRAMEWORK
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.batch import BATCH_JOB
 from kueuelib.jobs.contract.generic_job import GenericJob
-from kueuelib.jobs.contract.integration import Integration, Registry
+from kueuelib.jobs.contract.integration import Integration, IntegrationRegistry
 from kueuelib.runtime.importing import loaded
 
 GROUP = "kueuelib.jobs"
@@ -70,7 +70,7 @@ def load_installed(name: str) -> Integration:
     return integration
 
 
-def registry_for(frameworks: Iterable[str]) -> Registry:
+def registry_for(frameworks: Iterable[str]) -> IntegrationRegistry:
     """A registry of the bundled integrations, and of those in packages that the configuration
     names; or the `common_registry`.
 
@@ -96,7 +96,7 @@ def registry_for(frameworks: Iterable[str]) -> Registry:
     return registry
 
 
-def common_registry(frameworks: Iterable[str]) -> Registry | None:
+def common_registry(frameworks: Iterable[str]) -> IntegrationRegistry | None:
     """A registry of batch Jobs and pods; None if the configuration names other kinds, too.
 
     The modules of all kinds take 1 MB, and 10 ms of each start.
@@ -104,7 +104,7 @@ def common_registry(frameworks: Iterable[str]) -> Registry | None:
     names = {*frameworks}
     if not names <= COMMON_FRAMEWORKS:
         return None
-    registry = Registry((BATCH_JOB,))
+    registry = IntegrationRegistry((BATCH_JOB,))
     if POD_FRAMEWORK in names:
         from kueuelib.jobs.pods.integration import POD
 

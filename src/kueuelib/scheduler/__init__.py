@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from kueuelib.scheduler.policy import Refusal as Refusal
     from kueuelib.scheduler.policy import Running as Running
     from kueuelib.scheduler.quota.amounts import FlavorResource as FlavorResource
-    from kueuelib.scheduler.quota.cache import Cache
+    from kueuelib.scheduler.quota.cache import QuotaCache as QuotaCache
     from kueuelib.scheduler.quota.holders import Holder as Holder
     from kueuelib.scheduler.quota.snapshot import Snapshot as Snapshot
-    from kueuelib.scheduler.settings import FairSharing as FairSharing
+    from kueuelib.scheduler.settings import FairSharingRules as FairSharingRules
     from kueuelib.scheduler.settings import Settings as Settings
 
-    decide_cycle, explain_workload, QuotaCache = decide, explain, Cache
+    decide_cycle, explain_workload = decide, explain
 else:
     from kueuelib.lazy_exports import lazily
 
@@ -65,10 +65,10 @@ else:
             "kueuelib.scheduler.explain.world": "World",
             "kueuelib.scheduler.policy": "Asking PreemptionPolicy Refusal Running",
             "kueuelib.scheduler.quota.amounts": "FlavorResource",
-            "kueuelib.scheduler.quota.cache": "QuotaCache=Cache",
+            "kueuelib.scheduler.quota.cache": "QuotaCache",
             "kueuelib.scheduler.quota.holders": "Holder",
             "kueuelib.scheduler.quota.snapshot": "Snapshot",
             "kueuelib.scheduler.reasons": "reasons",
-            "kueuelib.scheduler.settings": "FairSharing Settings",
+            "kueuelib.scheduler.settings": "FairSharingRules Settings",
         },
     )

@@ -18,14 +18,14 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.struct import frozen
 from kueuelib.scheduler.decide.cycle import Admit, CycleInput, Head, Plan, Wait
-from kueuelib.scheduler.decide.cycle_values import NodeEviction, Place, SecondPass
+from kueuelib.scheduler.decide.cycle_values import NewPlaces, NodeEviction, SecondPass
 from kueuelib.scheduler.decide.kept_room import Promises, wanted_by_owners
 from kueuelib.scheduler.decide.preemption.guard import Judge, PolicyFault, PreemptionHistory
 from kueuelib.scheduler.decide.preemption.victims import PendingPreemption, Victim, home_of
 from kueuelib.scheduler.decide.revalidation import missing_quota, victims_for, withdrawn_flavor
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.knowledge import Knowledge
-from kueuelib.scheduler.pending.queue import Pending
+from kueuelib.scheduler.pending.queue import PendingWorkload
 from kueuelib.scheduler.pending.tries import Requeue
 from kueuelib.scheduler.pending.workload_info import assumed_holder
 from kueuelib.scheduler.quota.amounts import FlavorResource
@@ -69,7 +69,7 @@ class Settled:
     effects: Effects
     preemptions: tuple[PendingPreemption, ...] = ()
     faults: tuple[PolicyFault, ...] = ()
-    placed: tuple[Place, ...] = ()
+    placed: tuple[NewPlaces, ...] = ()
     evictions: tuple[NodeEviction, ...] = ()
     unplaced: tuple[Wait, ...] = ()
 
@@ -215,7 +215,7 @@ class Engine(Knowledge):
             for queue in scope.waiting.values()
         }
 
-    def _head(self, item: Pending) -> Head:
+    def _head(self, item: PendingWorkload) -> Head:
         return Head(
             item.info,
             item.queue.name,
@@ -343,7 +343,7 @@ class Engine(Knowledge):
             self.history.issued(holder.uid, holder.local_queue, self._now)
         return leaving
 
-    def _still_stands(self, key: ObjectKey, uid: str, cluster_queue: str) -> Pending | None:
+    def _still_stands(self, key: ObjectKey, uid: str, cluster_queue: str) -> PendingWorkload | None:
         """The workload of a decision; None if the decision is void by now."""
         item = self._queues.get(key)
         if (
@@ -357,7 +357,7 @@ class Engine(Knowledge):
                 return item
         return None
 
-    def _wait(self, item: Pending, reason: Reason) -> Wait:
+    def _wait(self, item: PendingWorkload, reason: Reason) -> Wait:
         info, home = item.info, item.queue.name
         return Wait(
             info.key,

@@ -14,15 +14,15 @@ from kueuelib.api.kueue import (
 from kueuelib.api.meta import ObjectKey
 from kueuelib.api.quantity import Quantity, quantity_of
 from kueuelib.api.struct import frozen
-from kueuelib.scheduler.decide.cycle_values import Place
+from kueuelib.scheduler.decide.cycle_values import NewPlaces
 from kueuelib.scheduler.decide.preemption.guard import PreemptionHistory
 from kueuelib.scheduler.facts.handlers import Facts
 from kueuelib.scheduler.facts.workloads import QueuePosition, Where
 from kueuelib.scheduler.object_reasons import BackingOff, ClusterQueueInactive
-from kueuelib.scheduler.pending.queue import Pending, PendingPlace, PendingQueue
+from kueuelib.scheduler.pending.queue import PendingPlace, PendingQueue, PendingWorkload
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource, total_of
-from kueuelib.scheduler.quota.cache import Cache, Tally, share_of_cohort, share_of_queue
+from kueuelib.scheduler.quota.cache import QuotaCache, Tally, share_of_cohort, share_of_queue
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.past_usage import PastUsage
 from kueuelib.scheduler.quota.queue_spec import UNKNOWN, Activity, QueueSpec
@@ -254,7 +254,7 @@ class CohortUsage:
     share: float | None
 
 
-def cohort_status(cache: Cache, name: str, *, shares: bool) -> CohortUsage | None:
+def cohort_status(cache: QuotaCache, name: str, *, shares: bool) -> CohortUsage | None:
     """The numbers of a cohort; the cost is proportional to the number of ClusterQueues below.
 
     Args:
@@ -326,7 +326,7 @@ class Knowledge:
         return self._state.past_usage
 
     @property
-    def cache(self) -> Cache:
+    def cache(self) -> QuotaCache:
         """The cache of charged workloads. Do not change it."""
         return self._cache
 
@@ -406,7 +406,7 @@ class Knowledge:
         """The workloads that count as leaving before their objects show it."""
         return self._facts.workloads.leaving()
 
-    def placed(self) -> tuple[Place, ...]:
+    def placed(self) -> tuple[NewPlaces, ...]:
         """The new places of workloads with quota before their objects show them."""
         return self._facts.workloads.placed()
 
@@ -460,7 +460,7 @@ class Knowledge:
         """The place of every workload that waits in a ClusterQueue, in its order."""
         return {item.info.key: item.place for item in self._in_order(name)}
 
-    def _in_order(self, name: str) -> tuple[Pending, ...]:
+    def _in_order(self, name: str) -> tuple[PendingWorkload, ...]:
         queue = self._queues.cluster_queues.get(name)
         return () if queue is None else queue.in_order()
 

@@ -18,7 +18,7 @@ BOTH_STRATEGIES = (FINAL_SHARE, INITIAL_SHARE)
 
 
 @frozen
-class FairSharing:
+class FairSharingRules:
     """How quota is shared by weight (KEP-1714).
 
     Attributes:
@@ -100,7 +100,7 @@ class Settings:
     exceeds_quota: bool = False
     parallel_preemptors: bool = True
     protects_nominal: bool = False
-    fair_sharing: FairSharing | None = None
+    fair_sharing: FairSharingRules | None = None
     past_usage: UsageRule | None = None
     preemption: PreemptionPolicy = KUEUE
     resources: ResourceRules = AS_REQUESTED

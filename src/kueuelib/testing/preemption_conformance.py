@@ -25,7 +25,7 @@ from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.reasons import NoFlavors
-from kueuelib.scheduler.settings import BOTH_STRATEGIES, FINAL_SHARE, FairSharing, Settings
+from kueuelib.scheduler.settings import BOTH_STRATEGIES, FINAL_SHARE, FairSharingRules, Settings
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,
@@ -43,7 +43,7 @@ hour.
 """
 
 _FLAVORS = ("one", "two")
-_SHARING = (None, None, FairSharing(BOTH_STRATEGIES), FairSharing((FINAL_SHARE,)))
+_SHARING = (None, None, FairSharingRules(BOTH_STRATEGIES), FairSharingRules((FINAL_SHARE,)))
 
 
 @attrs.frozen
@@ -58,7 +58,7 @@ class PreemptionWorld:
 
     facts: tuple[events.Event, ...]
     workloads: tuple[Workload, ...]
-    fair_sharing: FairSharing | None
+    fair_sharing: FairSharingRules | None
 
 
 def random_world(seed: int) -> PreemptionWorld:

@@ -49,7 +49,7 @@ from kueuelib.scheduler.pending.queue import PendingPlace
 from kueuelib.scheduler.quota.cache import share_of_cohort, share_of_queue
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, NoLongerFits, Preempting
-from kueuelib.scheduler.settings import BOTH_STRATEGIES, FairSharing, Settings
+from kueuelib.scheduler.settings import BOTH_STRATEGIES, FairSharingRules, Settings
 from kueuelib.scheduler.values import changed
 from kueuelib.testing import topology_scenarios
 from kueuelib.testing.builders import (
@@ -192,10 +192,10 @@ def namespace_of(workload: Mapping[str, Any]) -> str:
     return namespace
 
 
-def _fair_sharing(sharing: Mapping[str, Any]) -> FairSharing | None:
+def _fair_sharing(sharing: Mapping[str, Any]) -> FairSharingRules | None:
     if not sharing.get("enable"):
         return None
-    return FairSharing(tuple(sharing.get("preemptionStrategies", BOTH_STRATEGIES)))
+    return FairSharingRules(tuple(sharing.get("preemptionStrategies", BOTH_STRATEGIES)))
 
 
 def _taint(taint: str | Mapping[str, Any]) -> Mapping[str, Any]:

@@ -65,8 +65,8 @@ if TYPE_CHECKING:
     from kueuelib.runtime.transport import Observer as Observer
     from kueuelib.runtime.watch import WatchStream as WatchStream
     from kueuelib.scheduler.decide.cycle_values import Head as Head
+    from kueuelib.scheduler.decide.cycle_values import NewPlaces as NewPlaces
     from kueuelib.scheduler.decide.cycle_values import NodeEviction as NodeEviction
-    from kueuelib.scheduler.decide.cycle_values import Place as Place
     from kueuelib.scheduler.decide.cycle_values import SecondPass as SecondPass
     from kueuelib.scheduler.decide.preemption.guard import Past as Past
     from kueuelib.scheduler.decide.preemption.guard import PolicyFault as PolicyFault
@@ -150,7 +150,7 @@ else:
             "kueuelib.runtime.transport": "Observer",
             "kueuelib.runtime.watch": "WatchStream",
             "kueuelib.scheduler.flavor_reasons": "Mode PodSetReason Together",
-            "kueuelib.scheduler.decide.cycle_values": "Head NodeEviction Place SecondPass",
+            "kueuelib.scheduler.decide.cycle_values": "Head NewPlaces NodeEviction SecondPass",
             "kueuelib.scheduler.decide.preemption.guard": "Past PolicyFault PreemptionHistory",
             "kueuelib.scheduler.decide.preemption.victims": "Path PendingPreemption",
             "kueuelib.scheduler.explain.awaited": "Awaited",

@@ -63,7 +63,7 @@ import attrs
 
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.decide.cycle import Admit, Wait
-from kueuelib.scheduler.decide.cycle_values import NodeEviction, Place
+from kueuelib.scheduler.decide.cycle_values import NewPlaces, NodeEviction
 from kueuelib.scheduler.decide.preemption.victims import PendingPreemption, Victim
 from kueuelib.scheduler.events import EvictionFailed, Forgotten, NotPlaced
 from kueuelib.scheduler.quota.holders import Holder
@@ -95,12 +95,12 @@ class Eviction:
         return self.victim.holder.uid
 
 
-What = Admit | Wait | Place | Eviction | NodeEviction
+What = Admit | Wait | NewPlaces | Eviction | NodeEviction
 Loss = Forgotten | NotPlaced | EvictionFailed
 """What the engine hears when an order will not be written."""
 _NEEDED: Final[Mapping[type[Loss], tuple[type[What], ...]]] = {
     Forgotten: (Admit,),
-    NotPlaced: (Place,),
+    NotPlaced: (NewPlaces,),
     EvictionFailed: (Eviction, NodeEviction),
 }
 """The orders on which the engine relies until then."""
@@ -307,7 +307,7 @@ def _loss(order: Order, why: str = "") -> tuple[Loss, ...]:
     match order.what:
         case Admit():
             return (Forgotten(order.key, order.uid),)
-        case Place():
+        case NewPlaces():
             return (NotPlaced(order.key, order.uid),)
         case Eviction() | NodeEviction():
             return (EvictionFailed(order.key, order.uid, why),)
@@ -330,11 +330,11 @@ def foregone(what: What, charge: Callable[[ObjectKey], Holder | None]) -> Outcom
     is_charged = holder is not None and holder.uid == what.uid
     if isinstance(what, Eviction):
         return None if is_charged and _is_needed(what.preemption, charge) else Outcome.VOID
-    if not isinstance(what, Admit | Place):
+    if not isinstance(what, Admit | NewPlaces):
         return None
     if holder is None or not is_charged:
         return Outcome.GONE
-    if holder.assumed or isinstance(what, Place):
+    if holder.assumed or isinstance(what, NewPlaces):
         return None
     return Outcome.STORED  # by an attempt whose answer was lost: the reservation was seen since
 
@@ -435,7 +435,7 @@ class Audit:
     def look(
         self,
         assumed: Iterable[Holder],
-        placed: Iterable[Place],
+        placed: Iterable[NewPlaces],
         leaving: Iterable[Holder],
         book: OrderBook,
         now: float,

@@ -36,7 +36,7 @@ from kueuelib.runtime.queries import ObjectList
 from kueuelib.scheduler.explain.trial import TrialResult
 from kueuelib.scheduler.policy import Protected
 from kueuelib.scheduler.quota.past_usage import UsageRule
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 
 NOW = 1000.0
 ALL = JobSettings(manage_jobs_without_queue_name=True, frameworks=("batch/job", "pod"))
@@ -727,7 +727,7 @@ async def test_the_tree_is_shown_from_below_upwards(capsys: pytest.CaptureFixtur
     train = job()
     limited = cohort("all", "top", nominalQuota="0", borrowingLimit="1", lendingLimit="0")
     limited["spec"]["fairSharing"] = {"weight": "2"}
-    settings = Settings(fair_sharing=FairSharing())
+    settings = Settings(fair_sharing=FairSharingRules())
     objects = (*cluster(), train, workload(train), limited, cohort("top", nominalQuota="2"))
     client = cast("Client", FakeClient(*objects))
     answer = await ask(client, parse_reference("job/train"), "ns", settings, clock=Ticks())

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from kueuelib.cli.progress import Progress
+from kueuelib.cli.progress import StepProgress
 
 
 class Terminal(io.StringIO):
@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
 
 def test_a_terminal_shows_the_present_step() -> None:
     file = Terminal()
-    with Progress("searching", 2, file) as progress:
+    with StepProgress("searching", 2, file) as progress:
         progress.step("ns/a")
         assert file.getvalue() == "\r\x1b[Ksearching: 1 of 2, ns/a"
         progress.step("ns/b")
@@ -28,7 +28,7 @@ def test_a_line_that_would_wrap_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the last line of a text that wraps could be overwritten."""
     monkeypatch.setenv("COLUMNS", "24")
     file = Terminal()
-    with Progress("searching", 2, file) as progress:
+    with StepProgress("searching", 2, file) as progress:
         progress.step("a-long-namespace/a")
         assert file.getvalue() == "\r\x1b[Ksearching: 1 of 2, a-lo"
 
@@ -36,11 +36,11 @@ def test_a_line_that_would_wrap_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_line_vanishes_when_the_work_is_interrupted() -> None:
     file = Terminal()
     with pytest.raises(KeyboardInterrupt):
-        _interrupted(Progress("searching", 2, file))
+        _interrupted(StepProgress("searching", 2, file))
     assert file.getvalue().endswith("\r\x1b[K")
 
 
-def _interrupted(progress: Progress) -> None:
+def _interrupted(progress: StepProgress) -> None:
     with progress:
         progress.step("ns/a")
         raise KeyboardInterrupt
@@ -48,6 +48,6 @@ def _interrupted(progress: Progress) -> None:
 
 def test_a_file_gets_nothing() -> None:
     file = io.StringIO()
-    with Progress("searching", 1, file) as progress:
+    with StepProgress("searching", 1, file) as progress:
         progress.step("ns/a")
     assert file.getvalue() == ""

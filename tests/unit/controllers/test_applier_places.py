@@ -12,7 +12,7 @@ from kueuelib.api.conversion import convert, topology_assignment
 from kueuelib.api.kueue import Workload
 from kueuelib.api.workload import HOST
 from kueuelib.errors import Invalid, TransportError
-from kueuelib.scheduler.decide.cycle_values import NodeEviction, Place, Wait
+from kueuelib.scheduler.decide.cycle_values import NewPlaces, NodeEviction, Wait
 from kueuelib.scheduler.engine import Settled
 from kueuelib.scheduler.events import Effects, EvictionFailed, NotPlaced
 from kueuelib.scheduler.flavor_reasons import NO_FIT
@@ -55,7 +55,7 @@ def place(case: Case, seen: Obj) -> None:
     ready = "Ready" if one.delayed_topology_request else ""
     moved = one.evolve(topology_assignment=NEW, delayed_topology_request=ready)
     given = admission.evolve(pod_set_assignments=(moved,))
-    case.submit(Settled((), (), Effects(), placed=(Place(KEY, "u1", typed, "cq", given, {}),)))
+    case.submit(Settled((), (), Effects(), placed=(NewPlaces(KEY, "u1", typed, "cq", given, {}),)))
 
 
 def hosts(case: Case) -> list[str]:

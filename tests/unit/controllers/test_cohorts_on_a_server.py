@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kueuelib.api import kinds
 from kueuelib.api.crd import crd
 from kueuelib.api.meta import ObjectKey
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 
 if TYPE_CHECKING:
     from .conftest import World
@@ -117,7 +117,7 @@ async def test_a_cycle_is_told_and_holds_up_its_members_only(world: World) -> No
 
 
 async def test_shares_follow_usage_weights_and_quota_anywhere_in_the_tree(world: World) -> None:
-    world.decisions = Settings(fair_sharing=FairSharing())
+    world.decisions = Settings(fair_sharing=FairSharingRules())
     await cohort(world, "top")
     await world.create(
         kinds.COHORTS, "team", {"parentName": "top", "fairSharing": {"weight": "0.3"}}

@@ -8,7 +8,7 @@ import pytest
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.scheduler.quota.cache import Cache
+from kueuelib.scheduler.quota.cache import QuotaCache
 from kueuelib.scheduler.quota.holders import Holder, Priorities
 from kueuelib.scheduler.quota.queue_spec import QueueSpec, flavor_of, queue_spec
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
@@ -39,32 +39,32 @@ def holder(name: str, queue: str, gpu: int, priority: int = 0, **more: Any) -> H
     return Holder(**{**values, **more})
 
 
-def cache(*specs: QueueSpec) -> Cache:
-    found = Cache()
+def cache(*specs: QueueSpec) -> QuotaCache:
+    found = QuotaCache()
     found.set_flavor(flavor_of(make_flavor("f")))
     for one in specs:
         found.set_queue(one)
     return found
 
 
-def view(found: Cache, name: str) -> tuple[Snapshot, FrozenQueue]:
+def view(found: QuotaCache, name: str) -> tuple[Snapshot, FrozenQueue]:
     snapshot = Snapshot(found.freeze([name]))
     queue = snapshot.queue(name)
     assert queue is not None
     return snapshot, queue
 
 
-def available(found: Cache, name: str) -> int:
+def available(found: QuotaCache, name: str) -> int:
     snapshot, queue = view(found, name)
     return snapshot.available(queue, GPU)
 
 
-def capacity(found: Cache, name: str) -> int:
+def capacity(found: QuotaCache, name: str) -> int:
     snapshot, queue = view(found, name)
     return snapshot.capacity(queue, GPU)
 
 
-def lending() -> Cache:
+def lending() -> QuotaCache:
     """A queue of 4, and one of 10 that lends 4 of them."""
     return cache(spec("a", 4, "c"), spec("b", {"nominal": 10, "lending": 4}, "c"))
 

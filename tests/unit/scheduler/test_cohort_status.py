@@ -9,16 +9,16 @@ from kueuelib.scheduler.knowledge import CohortUsage
 from kueuelib.scheduler.knowledge import cohort_status as numbers_of
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.quota.amounts import FlavorResource, Limits
-from kueuelib.scheduler.quota.cache import Cache
+from kueuelib.scheduler.quota.cache import QuotaCache
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.queue_spec import CohortQuotas, QueueSpec
 
 CPU = FlavorResource("f", "cpu")
 
 
-def cache_of(parents: dict[str, str], queues: dict[str, str]) -> Cache:
+def cache_of(parents: dict[str, str], queues: dict[str, str]) -> QuotaCache:
     """Cohorts with 2 of their own, by parent; queues with 10 of which 4 are lent, by cohort."""
-    cache = Cache()
+    cache = QuotaCache()
     for name, cohort in queues.items():
         cache.set_queue(QueueSpec(name, cohort, limits={CPU: Limits(10, lending=4)}))
     for name, parent in parents.items():
@@ -26,11 +26,11 @@ def cache_of(parents: dict[str, str], queues: dict[str, str]) -> Cache:
     return cache
 
 
-def cohort_status(cache: Cache, name: str) -> CohortUsage | None:
+def cohort_status(cache: QuotaCache, name: str) -> CohortUsage | None:
     return numbers_of(cache, name, shares=False)
 
 
-def hold(cache: Cache, name: str, queue: str, amount: int, *, admitted: bool = True) -> None:
+def hold(cache: QuotaCache, name: str, queue: str, amount: int, *, admitted: bool = True) -> None:
     cache.hold(
         Holder(
             key=ObjectKey("ns", name),

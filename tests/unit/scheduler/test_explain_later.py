@@ -12,7 +12,7 @@ from kueuelib.scheduler.explain.answer import explain
 from kueuelib.scheduler.explain.trial import TrialResult, outcome
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.policy import PreemptionPolicy
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,
@@ -30,7 +30,7 @@ NOW = 1000.0
 KEY = ObjectKey("ns", "job")
 
 
-def world(policy: PreemptionPolicy, fair: FairSharing | None, cpu: int) -> World:
+def world(policy: PreemptionPolicy, fair: FairSharingRules | None, cpu: int) -> World:
     """Two Workloads of one CPU run since 900 and 950, and `job` may preempt both."""
     found = World(settings=Settings(preemption=policy, fair_sharing=fair))
     rule = {"withinClusterQueue": "LowerPriority"}
@@ -53,14 +53,14 @@ def world(policy: PreemptionPolicy, fair: FairSharing | None, cpu: int) -> World
     return found.with_workload(make_workload("job", "lq", {"cpu": cpu}, priority=1))
 
 
-@pytest.mark.parametrize("fair", [None, FairSharing()], ids=["by quota", "by share"])
+@pytest.mark.parametrize("fair", [None, FairSharingRules()], ids=["by quota", "by share"])
 @pytest.mark.parametrize(
     ("cpu", "until", "victims"),
     [(1, "1970-01-01T00:25:00Z", ["old"]), (2, "1970-01-01T00:25:50Z", ["new", "old"])],
     ids=["one", "both"],
 )
 def test_it_is_said_until_when_others_are_protected(
-    cpu: int, until: str, victims: list[str], fair: FairSharing | None
+    cpu: int, until: str, victims: list[str], fair: FairSharingRules | None
 ) -> None:
     before = world(MinimumRunTime(600), fair, cpu)
     found = explain(before, KEY, NOW)

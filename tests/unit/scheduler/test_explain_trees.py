@@ -17,9 +17,9 @@ from kueuelib.scheduler.explain.rows import Fit
 from kueuelib.scheduler.explain.search import COHORT_QUOTAS, PARENTS, WEIGHTS
 from kueuelib.scheduler.explain.sizes import MOST
 from kueuelib.scheduler.explain.trial import TrialResult, outcome
-from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, Place, World
+from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, QuotaOwner, World
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 from kueuelib.testing.builders import (
     make_assignment,
     make_check,
@@ -34,7 +34,7 @@ from kueuelib.testing.builders import (
 
 NOW = 1000.0
 KEY = ObjectKey("ns", "job")
-FAIR = Settings(fair_sharing=FairSharing())
+FAIR = Settings(fair_sharing=FairSharingRules())
 
 
 def start(settings: Settings | None = None) -> World:
@@ -308,7 +308,7 @@ def test_the_admission_of_another_may_make_room_by_its_share() -> None:
 )
 def test_a_weight_grows_by_its_last_decimal_place(before: str, steps: int, text: str) -> None:
     world = cohort(start(), "x", "y", weight=before)
-    change = RaiseWeight(Place(COHORT, "x"), weight_of(world), steps)
+    change = RaiseWeight(QuotaOwner(COHORT, "x"), weight_of(world), steps)
     assert change.text == f"set spec.fairSharing.weight: {text}"
     assert weight_of(change.apply(world)) > weight_of(world)
 
@@ -396,17 +396,17 @@ def test_checks_decide_after_preemptions_as_well() -> None:
 @pytest.mark.parametrize(
     ("place", "field", "mine", "theirs", "size"),
     [
-        (Place(CLUSTER_QUEUE, "mine"), "nominal", 4, 0, 2),
-        (Place(COHORT, "left"), "borrowing", 4, 0, 2),
-        (Place(COHORT, "left"), "nominal", 4, 0, 2),
-        (Place(COHORT, "left"), "nominal", 7, 4, 5),
-        (Place(CLUSTER_QUEUE, "theirs"), "nominal", 2, 7, 3),
-        (Place(COHORT, "top"), "nominal", 2, 7, 3),
-        (Place(COHORT, "right"), "lending", 3, 0, 1),
+        (QuotaOwner(CLUSTER_QUEUE, "mine"), "nominal", 4, 0, 2),
+        (QuotaOwner(COHORT, "left"), "borrowing", 4, 0, 2),
+        (QuotaOwner(COHORT, "left"), "nominal", 4, 0, 2),
+        (QuotaOwner(COHORT, "left"), "nominal", 7, 4, 5),
+        (QuotaOwner(CLUSTER_QUEUE, "theirs"), "nominal", 2, 7, 3),
+        (QuotaOwner(COHORT, "top"), "nominal", 2, 7, 3),
+        (QuotaOwner(COHORT, "right"), "lending", 3, 0, 1),
     ],
 )
 def test_what_may_be_enough_is_computed_along_the_path(
-    place: Place, field: str, mine: int, theirs: int, size: int
+    place: QuotaOwner, field: str, mine: int, theirs: int, size: int
 ) -> None:
     """Cohort `left` may borrow 1 and has 1 below; `right` has 5, and lends all or just 1."""
     world = two_sides(cpu={"nominal": 0, "borrowing": 1 if field != "lending" else 9})

@@ -22,7 +22,7 @@ from kueuelib.scheduler.explain.problems import unhonoured_in, unhonoured_keys
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.object_reasons import FeaturesMissing
 from kueuelib.scheduler.quota.resource_rules import ResourceRules
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 from kueuelib.testing.builders import make_check
 
 KEY = ObjectKey("ns", "job")
@@ -183,7 +183,8 @@ def test_weights_count_where_shares_decide() -> None:
     (one,) = unhonoured_in(found, KEY)
     assert one.subject == "ClusterQueue q, Cohort x"
     assert (
-        unhonoured_in(attrs.evolve(found, settings=Settings(fair_sharing=FairSharing())), KEY) == ()
+        unhonoured_in(attrs.evolve(found, settings=Settings(fair_sharing=FairSharingRules())), KEY)
+        == ()
     )
 
 
@@ -192,7 +193,9 @@ def test_fair_sharing_decides_in_place_of_the_policy_for_borrowers() -> None:
     preemption = {"reclaimWithinCohort": "Any", "borrowWithinCohort": borrow}
     found = world(queue={"preemption": preemption})
     assert unhonoured_in(found, KEY) == ()
-    (one,) = unhonoured_in(attrs.evolve(found, settings=Settings(fair_sharing=FairSharing())), KEY)
+    (one,) = unhonoured_in(
+        attrs.evolve(found, settings=Settings(fair_sharing=FairSharingRules())), KEY
+    )
     assert (one.subject, one.field) == ("ClusterQueue q", "spec.preemption.borrowWithinCohort")
 
 

@@ -8,7 +8,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.decide.preemption.fair import STRATEGIES, Strategy
 from kueuelib.scheduler.explain.trial import outcome
 from kueuelib.scheduler.explain.world import World
-from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharing, Settings
+from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharingRules, Settings
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,
@@ -23,7 +23,7 @@ OURS = "WithinOneThird"
 
 def victims(*strategies: str) -> list[str]:
     """Who leaves for a Workload of `mine`, which borrows as much as `theirs` then does."""
-    world = World(settings=Settings(fair_sharing=FairSharing(strategies)))
+    world = World(settings=Settings(fair_sharing=FairSharingRules(strategies)))
     world = world.with_namespace("ns", {}).with_flavor(make_flavor("f"))
     for name, cpu in (("mine", 0), ("theirs", 0), ("lender", 9)):
         policy = {"reclaimWithinCohort": "Any"}

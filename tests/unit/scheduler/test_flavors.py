@@ -18,7 +18,7 @@ from kueuelib.scheduler.flavor_reasons import (
 from kueuelib.scheduler.pending.requests import NO_LIMIT_RANGES
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo, needs_of, workload_info
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.scheduler.quota.cache import Cache
+from kueuelib.scheduler.quota.cache import QuotaCache
 from kueuelib.scheduler.quota.queue_spec import Flavor, flavor_of, queue_spec
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import NoFlavors
@@ -153,7 +153,7 @@ def test_selector_on_a_label_of_another_flavor_is_left_to_the_kube_scheduler() -
 
 
 def assigned(found: Workload, *groups: Any, progress: Any = (), **spec: Any) -> Proposal:
-    cache = Cache()
+    cache = QuotaCache()
     queue = queue_spec(make_cluster_queue("q", *groups, **spec))
     for name in queue.flavors:
         cache.set_flavor(flavor_of(make_flavor(name)))
@@ -217,7 +217,7 @@ def test_search_begins_anew_when_the_flavors_behind_are_gone() -> None:
 
 def test_request_that_must_borrow_can_not_ask_for_preemption_without_the_policy() -> None:
     def mode(policy: str) -> Mode:
-        cache = Cache()
+        cache = QuotaCache()
         cache.set_flavor(flavor_of(make_flavor("f")))
         preemption = {"borrowWithinCohort": {"policy": policy}}
         mine = make_cluster_queue("q", {"f": {"cpu": 1}}, cohort="c", preemption=preemption)
@@ -269,7 +269,7 @@ def test_every_resource_has_to_fit(short: str) -> None:
 def test_no_preference_makes_anybody_wait_where_borrowing_helps(
     fungibility: dict[str, str], want: str
 ) -> None:
-    cache = Cache()
+    cache = QuotaCache()
     for name in ("one", "two"):
         cache.set_flavor(flavor_of(make_flavor(name)))
     groups = {"one": {"cpu": 0}, "two": {"cpu": 1}}

@@ -11,7 +11,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.quota.past_usage import UsageRule
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 from kueuelib.testing.builders import (
     make_cluster_queue,
     make_flavor,
@@ -397,7 +397,7 @@ def owners(cluster: Cluster, fair: bool) -> None:
 
 @pytest.mark.parametrize("fair", [False, True])
 def test_owners_reclaim_at_once(fair: bool) -> None:
-    cluster = parallel(fair_sharing=FairSharing() if fair else None)
+    cluster = parallel(fair_sharing=FairSharingRules() if fair else None)
     owners(cluster, fair)
     assert sorted(rest(cluster)) == ["-z0", "-z1", "-z2", "-z3"]
     for number in range(4):
@@ -529,7 +529,7 @@ def test_an_owner_takes_fewer_pods_rather_than_what_promised_room_would_make_rec
     fair: bool,
 ) -> None:
     """It waits until the borrower has started, which is then what it reclaims."""
-    cluster = parallel(fair_sharing=FairSharing() if fair else None)
+    cluster = parallel(fair_sharing=FairSharingRules() if fair else None)
     cluster.queue("a", {"f": {"gpu": 2}}, cohort="c")
     cluster.queue("b", {"f": {"gpu": 1}}, cohort="c", preemption=RECLAIM)
     cluster.queue("c", {"f": {"gpu": 2}}, cohort="c", preemption=LOWER)
@@ -569,7 +569,7 @@ def test_a_promise_that_comes_to_borrow_leaves_owners_what_they_wait_for() -> No
 @pytest.mark.parametrize("policy", [{}, RECLAIM])
 @pytest.mark.parametrize("fair", [False, True])
 def test_a_preemptor_that_borrows_yields_to_an_owner(policy: dict[str, str], fair: bool) -> None:
-    cluster = parallel(fair_sharing=FairSharing() if fair else None)
+    cluster = parallel(fair_sharing=FairSharingRules() if fair else None)
     cluster.queue("a", {"f": {"gpu": 2}}, cohort="c", preemption=LOWER)
     cluster.queue("b", {"f": {"gpu": 2}}, cohort="c", preemption=policy)
     cluster.running("peer", "a", 2, priority=8, at=0)

@@ -22,7 +22,7 @@ from kueuelib.scheduler.pending.tries import Promise
 from kueuelib.scheduler.quota.amounts import FlavorResource
 from kueuelib.scheduler.quota.snapshot import Snapshot
 from kueuelib.scheduler.reasons import FitsAfterPreemptions, NoFlavors, NoLongerFits, Preempting
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 from kueuelib.scheduler.values import changed
 from kueuelib.testing.builders import (
     make_assignment,
@@ -343,9 +343,9 @@ def test_who_can_always_reclaim_does_not_hold_others_back(cluster: Cluster, recl
     ],
     ids=["active", "stopped", "without its flavor", "without its check"],
 )
-@pytest.mark.parametrize("fair", [None, FairSharing()], ids=["", "fair"])
+@pytest.mark.parametrize("fair", [None, FairSharingRules()], ids=["", "fair"])
 def test_nothing_is_reclaimed_from_an_inactive_queue(
-    missing: str, spec: dict[str, Any], fair: FairSharing | None
+    missing: str, spec: dict[str, Any], fair: FairSharingRules | None
 ) -> None:
     cluster = Cluster(Engine(Settings(fair_sharing=fair)))
     cluster.tell(events.NamespaceSet("ns", {}), events.FlavorSet(make_flavor("f")))

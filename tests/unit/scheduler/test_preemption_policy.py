@@ -17,7 +17,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import Plan, decide
 from kueuelib.scheduler.engine import SOONEST, Engine, Settled
 from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 from kueuelib.testing.builders import (
     make_assignment,
     make_check,
@@ -47,7 +47,7 @@ class Cluster:
 
     @classmethod
     def of(
-        cls, policy: PreemptionPolicy, quota: int, fair: FairSharing | None = None, **spec: Any
+        cls, policy: PreemptionPolicy, quota: int, fair: FairSharingRules | None = None, **spec: Any
     ) -> Cluster:
         found = cls(Engine(Settings(preemption=policy, fair_sharing=fair)))
         queue = make_cluster_queue(
@@ -116,8 +116,8 @@ def running(
 # --- a minimum run time
 
 
-@pytest.mark.parametrize("fair", [None, FairSharing()])
-def test_a_preemptor_waits_until_a_workload_ran_long_enough(fair: FairSharing | None) -> None:
+@pytest.mark.parametrize("fair", [None, FairSharingRules()])
+def test_a_preemptor_waits_until_a_workload_ran_long_enough(fair: FairSharingRules | None) -> None:
     cluster = Cluster.of(MinimumRunTime(600), 1, fair)
     cluster.runs("low", since=NOW - 500)
     cluster.waits("high")
@@ -172,8 +172,8 @@ def test_a_policy_in_a_hurry_is_not_asked_again_within_a_second() -> None:
 # --- a budget
 
 
-@pytest.mark.parametrize("fair", [None, FairSharing()])
-def test_one_search_does_not_exceed_a_budget(fair: FairSharing | None) -> None:
+@pytest.mark.parametrize("fair", [None, FairSharingRules()])
+def test_one_search_does_not_exceed_a_budget(fair: FairSharingRules | None) -> None:
     cluster = Cluster.of(PreemptionBudget(1, 3600), 3, fair)
     cluster.runs("r1", "red")
     cluster.runs("r2", "red")
@@ -209,7 +209,7 @@ def test_heads_of_one_cycle_share_a_budget() -> None:
 
 
 def test_a_candidate_that_shares_protect_costs_no_budget() -> None:
-    cluster = Cluster.of(PreemptionBudget(1, 3600), 2, FairSharing())
+    cluster = Cluster.of(PreemptionBudget(1, 3600), 2, FairSharingRules())
     for name, nominal in {"asks": 2, "lends": 4}.items():
         queue = make_cluster_queue(
             name, {"f": {"gpu": nominal}}, cohort="all", preemption=PREEMPTION
@@ -326,8 +326,8 @@ class Backwards(PreemptionPolicy):
         return (-running.priority,)
 
 
-@pytest.mark.parametrize("fair", [None, FairSharing()])
-def test_a_policy_is_asked_once_for_the_place_of_a_candidate(fair: FairSharing | None) -> None:
+@pytest.mark.parametrize("fair", [None, FairSharingRules()])
+def test_a_policy_is_asked_once_for_the_place_of_a_candidate(fair: FairSharingRules | None) -> None:
     policy = Backwards()
     cluster = Cluster.of(policy, 3, fair)
     for number in range(3):
@@ -357,7 +357,7 @@ class Disordered(Broken):
         return self.answer  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("fair", [None, FairSharing()])
+@pytest.mark.parametrize("fair", [None, FairSharingRules()])
 @pytest.mark.parametrize(
     ("policy", "fault"),
     [
@@ -371,7 +371,7 @@ class Disordered(Broken):
     ],
 )
 def test_kueues_own_policy_decides_in_place_of_a_broken_one(
-    policy: PreemptionPolicy, fault: str, fair: FairSharing | None
+    policy: PreemptionPolicy, fault: str, fair: FairSharingRules | None
 ) -> None:
     cluster = Cluster.of(policy, 2, fair)
     cluster.runs("old", since=NOW - 9)
@@ -397,9 +397,9 @@ class FailsLate(PreemptionPolicy):
         return None
 
 
-@pytest.mark.parametrize("fair", [None, FairSharing()])
+@pytest.mark.parametrize("fair", [None, FairSharingRules()])
 def test_a_policy_that_failed_is_not_asked_again_about_the_same_head(
-    fair: FairSharing | None,
+    fair: FairSharingRules | None,
 ) -> None:
     policy = FailsLate()
     cluster = Cluster.of(policy, 2, fair)

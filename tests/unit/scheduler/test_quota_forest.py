@@ -11,7 +11,7 @@ import pytest
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.quota.amounts import NOTHING, FlavorResource, Limits, level
-from kueuelib.scheduler.quota.cache import Cache
+from kueuelib.scheduler.quota.cache import QuotaCache
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.node import QuotaNode
 from kueuelib.scheduler.quota.queue_spec import CohortQuotas, QueueSpec
@@ -28,13 +28,13 @@ def cohort(name: str, parent: str = "", gpu: int = 0, lending: int | None = None
     return CohortQuotas(name, parent, limits={GPU: Limits(gpu, lending=lending)})
 
 
-def cache(*specs: QueueSpec | CohortQuotas) -> Cache:
-    found = Cache()
+def cache(*specs: QueueSpec | CohortQuotas) -> QuotaCache:
+    found = QuotaCache()
     put(found, *specs)
     return found
 
 
-def put(found: Cache, *specs: QueueSpec | CohortQuotas) -> None:
+def put(found: QuotaCache, *specs: QueueSpec | CohortQuotas) -> None:
     for spec in specs:
         if isinstance(spec, QueueSpec):
             found.set_queue(spec)
@@ -42,7 +42,7 @@ def put(found: Cache, *specs: QueueSpec | CohortQuotas) -> None:
             found.set_cohort(spec)
 
 
-def hold(found: Cache, name: str, queue: str, gpu: int) -> None:
+def hold(found: QuotaCache, name: str, queue: str, gpu: int) -> None:
     found.hold(
         Holder(
             key=ObjectKey("ns", name),
@@ -61,15 +61,15 @@ def hold(found: Cache, name: str, queue: str, gpu: int) -> None:
     )
 
 
-def release(found: Cache, name: str) -> None:
+def release(found: QuotaCache, name: str) -> None:
     found.release(ObjectKey("ns", name))
 
 
-def node(found: Cache, name: str) -> QuotaNode:
+def node(found: QuotaCache, name: str) -> QuotaNode:
     return Snapshot(found.freeze([name])).nodes[name]
 
 
-CHANGES: dict[str, Callable[[Cache], object]] = {
+CHANGES: dict[str, Callable[[QuotaCache], object]] = {
     "a Cohort has other quota": lambda found: put(found, cohort("team", "top", 1)),
     "a Cohort lends less": lambda found: put(found, cohort("team", "top", 4, lending=1)),
     "a Cohort moves": lambda found: put(found, cohort("team", "", 4)),
@@ -82,7 +82,7 @@ CHANGES: dict[str, Callable[[Cache], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_a_tree_after_a_change_is_one_built_anew(change: Callable[[Cache], object]) -> None:
+def test_a_tree_after_a_change_is_one_built_anew(change: Callable[[QuotaCache], object]) -> None:
     found = cache(
         cohort("top", "", 6),
         cohort("team", "top", 4),

@@ -12,7 +12,7 @@ from kueuelib.scheduler.decide.preemption.guard import FIRST_REST, LONGEST_REST,
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.policy import PreemptionPolicy, Refusal, Unevictable
 from kueuelib.scheduler.reasons import NoFlavors, render
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 from kueuelib.testing.builders import make_flavor
 
 WHY = 'admission webhook "keep.example.com" denied the request: it stays'
@@ -21,7 +21,7 @@ WAYS = pytest.mark.parametrize(
     [
         Settings(),
         Settings(parallel_preemptors=False),
-        Settings(fair_sharing=FairSharing()),
+        Settings(fair_sharing=FairSharingRules()),
     ],
     ids=["parallel", "one after the other", "fair"],
 )

@@ -11,7 +11,7 @@ from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.decide.revalidation import missing_quota, withdrawn_flavor
 from kueuelib.scheduler.ordering import QueueOrder
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.scheduler.quota.cache import Cache
+from kueuelib.scheduler.quota.cache import QuotaCache
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 from kueuelib.scheduler.reasons import FlavorWithdrawn, QuotaWithdrawn
@@ -39,7 +39,7 @@ def holder(name: str, gpu: int, *, queue: str = "cq", at: float = 0, **more: Any
 
 
 def verdicts(quota: int, *holders: Holder, **queue: Any) -> dict[str, type | None]:
-    cache = Cache()
+    cache = QuotaCache()
     cache.set_queue(queue_spec(make_cluster_queue("cq", {"f": {"gpu": quota}}, **queue)))
     for one in holders:
         cache.hold(one)
@@ -60,7 +60,7 @@ def test_after_a_restart_the_order_of_the_queue_tells_reservations_of_one_second
 
 
 def decided(*at: float) -> list[float | None]:
-    cache = Cache()
+    cache = QuotaCache()
     new = [holder(str(i), 1, reserved_at=None, assumed=True) for i in range(len(at))]
     return [cache.dated(one, now).decided_at for one, now in zip(new, at, strict=True)]
 
@@ -102,7 +102,7 @@ def test_what_is_only_assumed_is_later_than_what_is_stored() -> None:
 def test_a_flavor_that_left_the_queue_voids_what_asks_for_it(
     amount: int, expected: type | None
 ) -> None:
-    cache = Cache()
+    cache = QuotaCache()
     for name, flavor in (("cq", "other"), ("lender", "f")):
         spec = make_cluster_queue(name, {flavor: {"gpu": 5}}, cohort="c")
         cache.set_queue(queue_spec(spec))
@@ -114,7 +114,7 @@ def test_a_flavor_that_left_the_queue_voids_what_asks_for_it(
 
 
 def test_a_borrowed_reservation_is_void_when_the_lender_took_its_quota_back() -> None:
-    cache = Cache()
+    cache = QuotaCache()
     for name, gpu in (("cq", 1), ("lender", 1)):
         cache.set_queue(queue_spec(make_cluster_queue(name, {"f": {"gpu": gpu}}, cohort="c")))
     mine = holder("mine", 2, at=1)

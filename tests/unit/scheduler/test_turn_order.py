@@ -11,10 +11,10 @@ from kueuelib.scheduler.decide.nomination import Entry, nominate
 from kueuelib.scheduler.decide.preemption.guard import Judge
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.quota.snapshot import Snapshot
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 from kueuelib.testing.scenarios import facts
 
-FAIR = Settings(fair_sharing=FairSharing())
+FAIR = Settings(fair_sharing=FairSharingRules())
 
 
 def heads(settings: Settings, **scenario: Any) -> tuple[Snapshot, list[Entry]]:

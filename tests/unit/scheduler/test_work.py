@@ -22,7 +22,7 @@ from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import CycleInput, Plan, decide
 from kueuelib.scheduler.decide.preemption import search
 from kueuelib.scheduler.engine import Engine
-from kueuelib.scheduler.settings import DEFAULTS, FairSharing, Settings
+from kueuelib.scheduler.settings import DEFAULTS, FairSharingRules, Settings
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,
@@ -192,7 +192,7 @@ def test_deciding_after_a_change_costs_the_same_among_many_siblings(tree: bool) 
     assert calls[1] == calls[2]
 
 
-@pytest.mark.parametrize("settings", [DEFAULTS, Settings(fair_sharing=FairSharing())])
+@pytest.mark.parametrize("settings", [DEFAULTS, Settings(fair_sharing=FairSharingRules())])
 @pytest.mark.parametrize("tree", [False, True])
 def test_heads_that_preempt_cost_the_same_among_many_borrowers(
     tree: bool, settings: Settings

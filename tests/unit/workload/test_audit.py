@@ -9,7 +9,7 @@ import pytest
 from kueuelib.api.kueue import Admission
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.decide.cycle import Admit
-from kueuelib.scheduler.decide.cycle_values import NodeEviction, Place
+from kueuelib.scheduler.decide.cycle_values import NewPlaces, NodeEviction
 from kueuelib.scheduler.decide.preemption.victims import Path, PendingPreemption, Victim
 from kueuelib.scheduler.events import EvictionFailed, Forgotten, NotPlaced
 from kueuelib.scheduler.ordering import queue_order
@@ -47,7 +47,7 @@ def order(claim: type[Loss]) -> What:
         )
     admission = Admission(cluster_queue="q")
     if claim is NotPlaced:
-        return Place(KEY, "u1", WORKLOAD, "q", admission, {})
+        return NewPlaces(KEY, "u1", WORKLOAD, "q", admission, {})
     return Admit(KEY, "u1", WORKLOAD, "q", admission, True, (), 0.0, 0, {})
 
 

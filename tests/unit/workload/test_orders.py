@@ -10,7 +10,7 @@ import pytest
 from kueuelib.api.kueue import Admission
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.decide.cycle import Admit, Wait
-from kueuelib.scheduler.decide.cycle_values import NodeEviction, Place
+from kueuelib.scheduler.decide.cycle_values import NewPlaces, NodeEviction
 from kueuelib.scheduler.decide.preemption.victims import Path, PendingPreemption, Victim
 from kueuelib.scheduler.events import EvictionFailed, Forgotten, NotPlaced
 from kueuelib.scheduler.ordering import queue_order
@@ -69,8 +69,8 @@ def evict_what_is_stored(uid: str) -> Eviction:
     return evict(uid, assumed=False)
 
 
-def place(uid: str) -> Place:
-    return Place(KEY, uid, WORKLOAD, "q", Admission(cluster_queue="q"), {})
+def place(uid: str) -> NewPlaces:
+    return NewPlaces(KEY, uid, WORKLOAD, "q", Admission(cluster_queue="q"), {})
 
 
 def evict_for_a_node(uid: str) -> NodeEviction:
@@ -131,7 +131,7 @@ def shown(line: PendingWrites) -> str:
 
 
 def name_of(what: What) -> str:
-    kind = {Admit: "A", Wait: "W", Place: "P", Eviction: "E", NodeEviction: "N"}[type(what)]
+    kind = {Admit: "A", Wait: "W", NewPlaces: "P", Eviction: "E", NodeEviction: "N"}[type(what)]
     return f"{kind}{what.uid[1:]}"
 
 

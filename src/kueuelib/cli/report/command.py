@@ -12,7 +12,7 @@ from kueuelib.app.configuration import Configuration
 from kueuelib.app.explaining.waiting import ahead, with_change
 from kueuelib.app.overview.gathering import ListedFacts, overview_of
 from kueuelib.app.running_configuration import given_configuration
-from kueuelib.cli.progress import SEARCHING, Progress
+from kueuelib.cli.progress import SEARCHING, StepProgress
 from kueuelib.cli.report.page import VerifiedChange, View, page
 from kueuelib.cli.report.reading import read
 from kueuelib.errors import ConfigError
@@ -82,7 +82,7 @@ def text_of(facts: ListedFacts, changes: int) -> str:
     overview = overview_of(facts)
     first = ahead(overview.waiting, facts.world, changes) if overview.decided else []
     verified: dict[ObjectKey, VerifiedChange] = {}
-    with Progress(SEARCHING, len(first)) as progress:
+    with StepProgress(SEARCHING, len(first)) as progress:
         for row in first:
             progress.step(str(row.key))
             change = with_change(facts.world, row, facts.now).change

@@ -15,6 +15,7 @@ from kueuelib.embedded.cluster.job_decision import is_finished
 from kueuelib.embedded.cluster.pod_life import is_terminal
 from kueuelib.embedded.service import ApiService
 from kueuelib.errors import ApiError
+from kueuelib.machinery.reflector_protocol import WatchEvent
 from kueuelib.machinery.store import (
     NAMESPACE_INDEX,
     Delta,
@@ -179,7 +180,7 @@ class Mirror:
                     return
                 self._apply(event)
 
-    def _apply(self, event: verbs.WatchEvent) -> None:
+    def _apply(self, event: WatchEvent) -> None:
         obj = event.object
         self._seen = max(self._seen, _revision(obj))
         if event.type == "BOOKMARK":

@@ -190,7 +190,7 @@ def room_of(node: Mapping[str, Any]) -> NodeRoom:
 
 
 @attrs.frozen
-class Placement:
+class NodeChoice:
     """The node for a pod, or why there is none.
 
     Attributes:
@@ -206,7 +206,7 @@ class Placement:
 
 def place(
     pod: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]], rooms: Mapping[str, NodeRoom]
-) -> Placement:
+) -> NodeChoice:
     """Finds the node with the fewest pods on which a pod fits; among equals, the first by name."""
     requests = pod_requests(pod["spec"])
     best: tuple[int, str] | None = None
@@ -226,11 +226,11 @@ def place(
             rank = (rooms[name].pods, name)
             best = rank if best is None else min(best, rank)
     if best is not None:
-        return Placement(best[1])
+        return NodeChoice(best[1])
     if not total:
-        return Placement("", "no nodes available to schedule pods")
+        return NodeChoice("", "no nodes available to schedule pods")
     why = ", ".join(f"{count} {text}" for text, count in sorted(problems.items()))
-    return Placement("", f"0/{total} nodes are available: {why}.", cramped)
+    return NodeChoice("", f"0/{total} nodes are available: {why}.", cramped)
 
 
 def _unfit(pod: Mapping[str, Any], node: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from kueuelib.embedded.builtins.resources import pod_requests
 from kueuelib.embedded.cluster.contract import DEFAULT_SCHEDULER, SCHEDULER
 from kueuelib.embedded.cluster.controller import ControllerTools, SimulatedController
 from kueuelib.embedded.cluster.kinds import gone
-from kueuelib.embedded.cluster.placement import NodeRoom, Placement, place, room_of
+from kueuelib.embedded.cluster.placement import NodeChoice, NodeRoom, place, room_of
 from kueuelib.embedded.cluster.pod_life import is_terminal
 from kueuelib.embedded.cluster.volumes import is_bound
 from kueuelib.errors import ApiError
@@ -127,7 +127,7 @@ class Scheduler(SimulatedController[ObjectKey]):
             return None
         if unclaimed := self._unclaimed(pod):
             count = len(self._nodes.store)
-            placement = Placement("", f"0/{count} nodes are available: {unclaimed}.")
+            placement = NodeChoice("", f"0/{count} nodes are available: {unclaimed}.")
         else:
             placement = place(pod, self._nodes.store.items(), self._rooms)
         if not placement.node:

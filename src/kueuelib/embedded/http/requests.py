@@ -21,13 +21,13 @@ from kueuelib.embedded.verbs import (
     DeleteOptions,
     FieldValidation,
     ListOptions,
-    PatchType,
     Propagation,
     WatchOptions,
     WriteOptions,
 )
 from kueuelib.errors import BadRequest, FieldError, InvalidSelector
 from kueuelib.machinery.selectors import parse_field_selector
+from kueuelib.runtime.queries import PatchType
 
 # ---- parses paths --------------------------------------------------------------------------------
 

@@ -52,9 +52,10 @@ from kueuelib.embedded.http.yaml_bodies import UnreadableBody
 from kueuelib.embedded.reading import Frame
 from kueuelib.embedded.registry.kinds import Kind, KindVersion
 from kueuelib.embedded.service import ApiService
-from kueuelib.embedded.verbs import FieldValidation, PatchType, WriteOptions
+from kueuelib.embedded.verbs import FieldValidation, WriteOptions
 from kueuelib.embedded.write_checks import STATUS, Target
 from kueuelib.errors import BadRequest
+from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.server_limits import Connection, body_of
 
 # ---- the lines of a watch ------------------------------------------------------------------------

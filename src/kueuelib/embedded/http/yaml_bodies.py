@@ -12,8 +12,8 @@ from typing import Any, Final
 import yaml
 
 from kueuelib.api.meta import copied
-from kueuelib.embedded.verbs import PatchType
 from kueuelib.errors import BadRequest
+from kueuelib.runtime.queries import PatchType
 
 # ---- errors for malformed JSON and YAML, in the words of Go's decoders ---------------------------
 

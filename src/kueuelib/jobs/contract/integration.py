@@ -271,12 +271,12 @@ def _shape_of(named: type[Typed] | None) -> Shape:
 
 
 @attrs.frozen
-class Registry:
+class IntegrationRegistry:
     """All known integrations, in the order they were registered."""
 
     integrations: tuple[Integration, ...] = ()
 
-    def register(self, integration: Integration) -> Registry:
+    def register(self, integration: Integration) -> IntegrationRegistry:
         """A registry with one more integration.
 
         Raises:
@@ -297,7 +297,7 @@ class Registry:
                 )
         return attrs.evolve(self, integrations=(*self.integrations, integration))
 
-    def without(self, resource: Resource, wanted: Collection[str]) -> Registry:
+    def without(self, resource: Resource, wanted: Collection[str]) -> IntegrationRegistry:
         """A registry without the integration of a kind, unless its name is wanted."""
         kept = [
             known

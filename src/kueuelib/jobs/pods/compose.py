@@ -35,7 +35,7 @@ from kueuelib.jobs.pods.roster import (
     CONFLICTING_SETS,
     EXCESS,
     INITIAL_ROLES,
-    Member,
+    GroupPod,
     PodToDelete,
     declared_by,
     members_of,
@@ -81,7 +81,7 @@ class Composition:
 
     pod_sets: tuple[PodSet, ...] = ()
     annotations: Mapping[str, str] = attrs.field(factory=dict)
-    members: tuple[Member, ...] = ()
+    members: tuple[GroupPod, ...] = ()
     rejected: tuple[PodToDelete, ...] = ()
     problem: CompositionProblem | None = None
 
@@ -100,7 +100,7 @@ def compose(
 
 
 def composed_of(
-    known: Sequence[Member], parent: Parent | None, before: Sequence[Obj] = ()
+    known: Sequence[GroupPod], parent: Parent | None, before: Sequence[Obj] = ()
 ) -> Composition:
     """The same for members, whose roles are their shapes.
 
@@ -141,7 +141,7 @@ def waits_for_others(pod: Obj, present: int) -> bool:
     return not is_declared and SUSPENDING_PARENT not in annotations_of(pod) and not is_fast(pod)
 
 
-def _counted(members: Sequence[Member], wanted: int | None, before: Sequence[Obj]) -> Composition:
+def _counted(members: Sequence[GroupPod], wanted: int | None, before: Sequence[Obj]) -> Composition:
     first, total = members[0], wanted or total_count_of(members[0].pod)
     for each in () if wanted else members:
         if total_count_of(each.pod) is None:
@@ -159,7 +159,7 @@ def _counted(members: Sequence[Member], wanted: int | None, before: Sequence[Obj
     text = f"The group has {total} pods; this one is one too many"
     surplus = () if is_serving(first.pod) else beyond
     rejected = tuple(PodToDelete(each, EXCESS, text) for each in surplus if each.is_alive)
-    roles: dict[str, list[Member]] = {}
+    roles: dict[str, list[GroupPod]] = {}
     for each in kept:
         roles.setdefault(each.role, []).append(each)
     if len(roles) > MOST_SHAPES:
@@ -188,7 +188,7 @@ def _counted(members: Sequence[Member], wanted: int | None, before: Sequence[Obj
     return Composition(pod_sets, {IS_GROUP_WORKLOAD: "true"}, kept, rejected)
 
 
-def _other_total(members: Sequence[Member]) -> CompositionProblem | None:
+def _other_total(members: Sequence[GroupPod]) -> CompositionProblem | None:
     """The first pod whose total count differs from that of the first pod that names one."""
     totals = ((each, total_count_of(each.pod)) for each in members)
     (first, total), *others = [pair for pair in totals if pair[1]] or [(members[0], None)]
@@ -202,7 +202,7 @@ def _other_total(members: Sequence[Member]) -> CompositionProblem | None:
     return None
 
 
-def _absent(members: Sequence[Member], missing: int, before: Sequence[Obj]) -> Mapping[str, int]:
+def _absent(members: Sequence[GroupPod], missing: int, before: Sequence[Obj]) -> Mapping[str, int]:
     """How many pods of each role are still to come back, in whatever order; empty if that is not
     known, because pods of other shapes or another number of them make it another group.
 
@@ -235,12 +235,12 @@ def _annotations_by(parent: Parent) -> dict[str, str]:
     }
 
 
-def _pattern(members: Sequence[Member]) -> Obj:
+def _pattern(members: Sequence[GroupPod]) -> Obj:
     """The pod whose spec is the template: a waiting one, which still has its whole spec."""
     return next((each.pod for each in members if each.stage is PodStage.GATED), members[0].pod)
 
 
-def _declared(members: Sequence[Member]) -> Composition:
+def _declared(members: Sequence[GroupPod]) -> Composition:
     for each in members:
         problem = problem_of(each.pod)
         if problem:
@@ -271,7 +271,7 @@ def _declared(members: Sequence[Member]) -> Composition:
     )
 
 
-def conflicting(member: Member, author: str) -> PodToDelete:
+def conflicting(member: GroupPod, author: str) -> PodToDelete:
     """A pod that declares other pod sets than the group has."""
     text = f"The pod declares other pod sets for the group than {author or 'the Workload'}"
     return PodToDelete(member, CONFLICTING_SETS, text)
@@ -303,7 +303,7 @@ def declared_annotations(declared: GroupDeclaration, role: str) -> dict[str, str
     }
 
 
-def owner_references(members: Sequence[Member]) -> list[Obj]:
+def owner_references(members: Sequence[GroupPod]) -> list[Obj]:
     """References to all pods; none of them is the controller."""
     return [
         {

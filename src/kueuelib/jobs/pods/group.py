@@ -57,7 +57,7 @@ from kueuelib.jobs.pods.reading import (
 from kueuelib.jobs.pods.roster import (
     SHAPE_MISMATCH,
     UNKNOWN_ROLE,
-    Member,
+    GroupPod,
     PodToDelete,
     Roles,
     Roster,
@@ -160,12 +160,12 @@ def _by_shape(facts: GroupFacts, workload: Obj, roles: Roles, *, free: bool) -> 
     )
 
 
-def _unknown(members: Iterable[Member], roles: Roles) -> list[Member]:
+def _unknown(members: Iterable[GroupPod], roles: Roles) -> list[GroupPod]:
     """Pods that wait or run in a role that the Workload does not have."""
     return [each for each in members if each.is_alive and each.role not in roles.counts]
 
 
-def _sizes_differ(members: Iterable[Member]) -> bool:
+def _sizes_differ(members: Iterable[GroupPod]) -> bool:
     return len({total_count_of(each.pod) for each in members if each.fills}) > 1
 
 
@@ -213,7 +213,7 @@ def _by_declaration(
     return GroupJudgement(roles, sort_out(members, roles.counts, rejected), too_large=tuple(large))
 
 
-def _too_large(facts: GroupFacts, member: Member, template: Obj) -> Sequence[PodToDelete]:
+def _too_large(facts: GroupFacts, member: GroupPod, template: Obj) -> Sequence[PodToDelete]:
     names = facts.requests.larger(member.pod, template)
     if not names:
         return ()
@@ -221,7 +221,7 @@ def _too_large(facts: GroupFacts, member: Member, template: Obj) -> Sequence[Pod
     return (PodToDelete(member, SHAPE_MISMATCH, text),)
 
 
-def _strangers(members: Iterable[Member]) -> list[PodToDelete]:
+def _strangers(members: Iterable[GroupPod]) -> list[PodToDelete]:
     return [
         PodToDelete(each, UNKNOWN_ROLE, f'The Workload of the group has no role "{each.role}"')
         for each in members
@@ -406,7 +406,7 @@ class PodGroup(
         return any(each.stage is PodStage.LEAVING for each in self._members)
 
     @property
-    def _members(self) -> tuple[Member, ...]:
+    def _members(self) -> tuple[GroupPod, ...]:
         return (*self.roster.kept, *(each.member for each in self.roster.rejected))
 
     def pods_ready(self) -> bool:
@@ -574,7 +574,7 @@ class PodGroup(
         """Keep the Workload out of its queue until the pods exist again."""
         return states.hold_back(workload, self.missing, now) if self.missing else workload
 
-    def members_without_reference(self) -> tuple[Member, ...]:
+    def members_without_reference(self) -> tuple[GroupPod, ...]:
         """Counted pods that the Workload does not name as owners yet."""
         if self.facts.parent is not None:
             return ()
@@ -591,6 +591,6 @@ def _gives_up(pod: Obj) -> bool:
     return ended_here and is_unretriable(pod)
 
 
-def _may_run(member: Member, role: str) -> bool:
+def _may_run(member: GroupPod, role: str) -> bool:
     """Whether a pod to be deleted still takes a place of its role."""
     return member.role == role and member.stage in (PodStage.STARTED, PodStage.LEAVING)

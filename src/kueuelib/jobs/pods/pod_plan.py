@@ -37,7 +37,7 @@ from kueuelib.jobs.pods.compose import owner_references
 from kueuelib.jobs.pods.facts import GroupFacts
 from kueuelib.jobs.pods.group import PodGroup
 from kueuelib.jobs.pods.reading import PodStage, has_finalizer, is_deleted, is_gated, is_on_node
-from kueuelib.jobs.pods.roster import EXCESS, Member, PodToDelete, are_edited, roles_of
+from kueuelib.jobs.pods.roster import EXCESS, GroupPod, PodToDelete, are_edited, roles_of
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.reconcile import reports
 from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
@@ -242,7 +242,7 @@ def _housekeeping(group: PodGroup, workload: Obj) -> Commands:
     return (*commands, *_repaired([each.pod for each in roster.kept]))
 
 
-def _owned(workload: Obj, members: tuple[Member, ...]) -> Commands:
+def _owned(workload: Obj, members: tuple[GroupPod, ...]) -> Commands:
     """Makes pods owners of the Workload, before those that they replace are released."""
     if not members:
         return ()

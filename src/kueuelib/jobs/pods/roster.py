@@ -175,7 +175,7 @@ _ALIVE = (PodStage.GATED, PodStage.STARTED)
 
 
 @attrs.frozen(eq=False)
-class Member:
+class GroupPod:
     """One pod of a group.
 
     Attributes:
@@ -230,7 +230,7 @@ class PodToDelete:
         message: a sentence for people.
     """
 
-    member: Member
+    member: GroupPod
     reason: str
     message: str
 
@@ -245,11 +245,11 @@ class Roster:
         rejected: those to be deleted.
     """
 
-    kept: tuple[Member, ...] = ()
-    released: tuple[Member, ...] = ()
+    kept: tuple[GroupPod, ...] = ()
+    released: tuple[GroupPod, ...] = ()
     rejected: tuple[PodToDelete, ...] = ()
 
-    def of(self, role: str, *stages: PodStage) -> tuple[Member, ...]:
+    def of(self, role: str, *stages: PodStage) -> tuple[GroupPod, ...]:
         """The counted pods of a role in one of the stages."""
         return tuple(each for each in self.kept if each.role == role and each.stage in stages)
 
@@ -264,7 +264,7 @@ class Roster:
 
 def members_of(
     pods: Iterable[Obj], role_of: Callable[[Obj], str], owners: Container[str] = ()
-) -> tuple[Member, ...]:
+) -> tuple[GroupPod, ...]:
     """Raw pods as members, oldest first.
 
     Args:
@@ -273,13 +273,13 @@ def members_of(
         owners: the UIDs of pods that the Workload counts already.
     """
     members = (
-        Member(pod, role_of(pod), stage_of(pod), pod["metadata"]["uid"] in owners) for pod in pods
+        GroupPod(pod, role_of(pod), stage_of(pod), pod["metadata"]["uid"] in owners) for pod in pods
     )
     return tuple(sorted(members, key=lambda each: (created_at(each.pod), each.name)))
 
 
 def sort_out(
-    members: Sequence[Member], counts: Mapping[str, int], rejected: Sequence[PodToDelete] = ()
+    members: Sequence[GroupPod], counts: Mapping[str, int], rejected: Sequence[PodToDelete] = ()
 ) -> Roster:
     """Decide which pods count and which are deleted.
 
@@ -290,7 +290,7 @@ def sort_out(
     """
     refused = list(rejected)
     out = {each.member.uid for each in refused}
-    gone: list[Member] = []
+    gone: list[GroupPod] = []
     left = [each for each in members if each.uid not in out]
     for role, count in counts.items():
         filling = [each for each in left if each.role == role and each.fills]
@@ -310,12 +310,12 @@ def sort_out(
     return Roster(kept, tuple(gone), tuple(refused))
 
 
-def surplus_of(members: Sequence[Member], count: int) -> Sequence[Member]:
+def surplus_of(members: Sequence[GroupPod], count: int) -> Sequence[GroupPod]:
     """The members of a role beyond the count, those that are deleted first last."""
     return sorted(members, key=_worth)[count:] if len(members) > count else ()
 
 
-def _worth(member: Member) -> tuple[bool, bool, bool, float, bool, str]:
+def _worth(member: GroupPod) -> tuple[bool, bool, bool, float, bool, str]:
     """The sort key of members of a role: the last ones are deleted first."""
     return (
         member.stage is not PodStage.SUCCEEDED,
@@ -327,7 +327,7 @@ def _worth(member: Member) -> tuple[bool, bool, bool, float, bool, str]:
     )
 
 
-def _patience(member: Member) -> tuple[bool, float, float, str]:
+def _patience(member: GroupPod) -> tuple[bool, float, float, str]:
     """The sort key of failed members: those that failed first are last, and replaced first."""
     return (
         not has_finalizer(member.pod),
@@ -355,7 +355,7 @@ def same_shapes(pod_sets: Sequence[PodSet], workload: Mapping[str, Any]) -> bool
     )
 
 
-def are_edited(members: Sequence[Member], roles: Roles) -> bool:
+def are_edited(members: Sequence[GroupPod], roles: Roles) -> bool:
     """Whether waiting pods have shapes that the Workload does not know."""
     return any(
         each.stage is PodStage.GATED and roles.by_shape(each.pod) not in roles.counts
@@ -363,7 +363,7 @@ def are_edited(members: Sequence[Member], roles: Roles) -> bool:
     )
 
 
-def placed(members: Sequence[Member], roles: Roles) -> tuple[Member, ...]:
+def placed(members: Sequence[GroupPod], roles: Roles) -> tuple[GroupPod, ...]:
     """The members; an edited one gets a role of the Workload in which a place is free.
 
     The Workload names an edited pod as its owner, or has a pod set of the shape that the pod was
@@ -373,7 +373,7 @@ def placed(members: Sequence[Member], roles: Roles) -> tuple[Member, ...]:
     left, followed = Counter(roles.counts), dict[str, str]()
     left.subtract(each.role for each in members if each.fills and each.known)
 
-    def place(member: Member) -> Member:
+    def place(member: GroupPod) -> GroupPod:
         if member.stage not in _WAITED or not member.role or member.role in roles.counts:
             return member
         shape = likeness(member.pod["spec"])
@@ -389,7 +389,7 @@ def placed(members: Sequence[Member], roles: Roles) -> tuple[Member, ...]:
     return tuple(map(place, members))
 
 
-def named_as_edited(member: Member, roles: Roles) -> Obj:
+def named_as_edited(member: GroupPod, roles: Roles) -> Obj:
     """The waiting pod with the name of its shape, if it was edited since that was written.
 
     Once the pod has started, only this name identifies the shape that the user asked for.

@@ -112,7 +112,7 @@ async def _look(operator: Operator, client: Client) -> dict[Resource, Unserved]:
 OFF = "0"
 HEALTH, METRICS = "health address", "metrics address"
 """What addresses are called in errors."""
-Place = str | os.PathLike[str] | Endpoint
+ClusterTarget = str | os.PathLike[str] | Endpoint
 """A kubeconfig, or where a server is."""
 
 
@@ -132,9 +132,9 @@ class ServeOptions:
         server_timeout: seconds to wait for the API server at the start.
     """
 
-    kubeconfig: Place | None = None
+    kubeconfig: ClusterTarget | None = None
     context: str | None = None
-    clusters: Mapping[str, Place] = MappingProxyType({})
+    clusters: Mapping[str, ClusterTarget] = MappingProxyType({})
     namespace: str = ""
     leader_elect: bool = False
     webhook_address: str = ":9443"

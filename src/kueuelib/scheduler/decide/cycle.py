@@ -45,7 +45,7 @@ from kueuelib.scheduler.decide.preemption.victims import (
 from kueuelib.scheduler.decide.second_pass import SecondPasses
 from kueuelib.scheduler.flavor_reasons import FIT, NO_FIT
 from kueuelib.scheduler.ordering import EntryOrder
-from kueuelib.scheduler.pending.tries import Progress, Promise, Requeue
+from kueuelib.scheduler.pending.tries import Promise, Requeue, TriedFlavors
 from kueuelib.scheduler.policy import PolicyError
 from kueuelib.scheduler.quota.amounts import (
     NO_LIMITS,
@@ -531,7 +531,7 @@ class AdmissionPass:
         entry: Entry,
         reason: Reason,
         requeue: Requeue,
-        progress: Progress = (),
+        progress: TriedFlavors = (),
         promise: Promise | None = None,
         *,
         skipped: bool = False,

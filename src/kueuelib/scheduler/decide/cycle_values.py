@@ -12,7 +12,7 @@ from kueuelib.api.quantity import quantity_of
 from kueuelib.api.struct import frozen
 from kueuelib.scheduler.decide.preemption.guard import NOTHING, Past, PolicyFault
 from kueuelib.scheduler.decide.preemption.victims import PendingPreemption
-from kueuelib.scheduler.pending.tries import Progress, Promise, Requeue
+from kueuelib.scheduler.pending.tries import Promise, Requeue, TriedFlavors
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds, WorkloadInfo
 from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import Holder
@@ -39,7 +39,7 @@ class Head:
     info: WorkloadInfo
     cluster_queue: str
     namespace_labels: Mapping[str, str] | None
-    progress: Progress = ()
+    progress: TriedFlavors = ()
     promise: Promise | None = None
     preempted: int = 0
     helped: bool = False
@@ -122,7 +122,7 @@ class Admit:
 
 
 @record
-class Place:
+class NewPlaces:
     """New places for the pods of a Workload that holds quota (KEP-2724).
 
     Attributes:
@@ -185,7 +185,7 @@ class Wait:
     cluster_queue: str
     reason: Reason
     requeue: Requeue
-    progress: Progress = ()
+    progress: TriedFlavors = ()
     skipped: bool = False
     promise: Promise | None = None
     transient: bool = False
@@ -246,5 +246,5 @@ class Plan:
     skipped_preemptions: Mapping[str, int] = attrs.field(factory=dict, eq=False)
     recomputations: Mapping[tuple[str, str], int] = attrs.field(factory=dict, eq=False)
     broken: tuple[ObjectKey, ...] = ()
-    placed: tuple[Place, ...] = ()
+    placed: tuple[NewPlaces, ...] = ()
     evictions: tuple[NodeEviction, ...] = ()

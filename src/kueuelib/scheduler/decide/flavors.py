@@ -38,7 +38,7 @@ from kueuelib.scheduler.flavor_reasons import (
     QuotaInUse,
     TopologyMismatch,
 )
-from kueuelib.scheduler.pending.tries import Progress
+from kueuelib.scheduler.pending.tries import TriedFlavors
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo
 from kueuelib.scheduler.quota.amounts import (
     NO_LIMITS,
@@ -90,7 +90,7 @@ def assign(
     preemptor: Preemptor,
     info: WorkloadInfo,
     counts: tuple[int, ...] | None = None,
-    progress: Progress = (),
+    progress: TriedFlavors = (),
     *,
     fungible: bool = True,
     only: Mapping[str, Mapping[str, str]] | None = None,

@@ -24,7 +24,7 @@ from kueuelib.scheduler.object_reasons import (
     NamespaceUnknown,
 )
 from kueuelib.scheduler.ordering import EntryOrder
-from kueuelib.scheduler.pending.tries import Progress, Requeue
+from kueuelib.scheduler.pending.tries import Requeue, TriedFlavors
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds
 from kueuelib.scheduler.policy import Asking
 from kueuelib.scheduler.quota.amounts import PODS
@@ -272,7 +272,7 @@ def _for_fewer_pods(
     preemptor: Preemptor,
     head: Head,
     settings: Settings,
-    progress: Progress,
+    progress: TriedFlavors,
     only: Mapping[str, Mapping[str, str]] | None,
 ) -> Proposal | None:
     """The proposal for as many pods as possible; None if not even the fewest fit."""

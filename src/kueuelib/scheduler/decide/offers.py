@@ -29,7 +29,7 @@ from kueuelib.scheduler.flavor_reasons import (
     TopologyMismatch,
     UntoleratedTaint,
 )
-from kueuelib.scheduler.pending.tries import Progress
+from kueuelib.scheduler.pending.tries import TriedFlavors
 from kueuelib.scheduler.pending.workload_info import PodSetNeeds, WorkloadInfo
 from kueuelib.scheduler.policy import Protected, Unevictable, again_after
 from kueuelib.scheduler.quota.amounts import Amounts, Charge, FlavorResource, Requests
@@ -137,7 +137,7 @@ class Proposal:
     admission: Admission
     usage: Amounts
     borrowing: int
-    progress: Progress
+    progress: TriedFlavors
     contested: frozenset[FlavorResource] = frozenset()
     blocked: tuple[PodSetReason, ...] = ()
     room: str = ""

@@ -21,7 +21,7 @@ from kueuelib.api.workload_state import (
     passed_all,
     waits_for_places,
 )
-from kueuelib.scheduler.decide.cycle_values import NodeEviction, Place, SecondPass
+from kueuelib.scheduler.decide.cycle_values import NewPlaces, NodeEviction, SecondPass
 from kueuelib.scheduler.decide.flavors import with_places
 from kueuelib.scheduler.decide.kept_room import Present
 from kueuelib.scheduler.decide.nomination import Entry, turn_of, with_victims
@@ -234,7 +234,7 @@ class SecondPasses:
         self._settings = settings
         self._give = give
         self._postpone = postpone
-        self.placed: list[Place] = []
+        self.placed: list[NewPlaces] = []
         self.evictions: list[NodeEviction] = []
 
     @property
@@ -291,7 +291,7 @@ class SecondPasses:
         if proposal.mode is FIT and self._has_places(entry):
             self._give(entry.queue, Charge({}, leaves_of(proposal.usage)))
             self.placed.append(
-                Place(
+                NewPlaces(
                     one.info.key,
                     one.info.uid,
                     workload,

@@ -52,7 +52,7 @@ from kueuelib.scheduler.explain.own_changes import (
 from kueuelib.scheduler.explain.place_changes import cordoned, relaxations, tainted
 from kueuelib.scheduler.explain.problems import missing_labels
 from kueuelib.scheduler.explain.sizes import MOST
-from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, Place, World
+from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, QuotaOwner, World
 from kueuelib.scheduler.quota.queue_spec import queue_spec
 
 # ---- finds values of policies, and tolerations, that would help a workload -----------------------
@@ -113,7 +113,7 @@ def own_raises(world: World, queue: ClusterQueue) -> Iterator[RaiseQuota]:
         world: the facts.
         queue: the ClusterQueue of the workload.
     """
-    place = Place(CLUSTER_QUEUE, queue.name)
+    place = QuotaOwner(CLUSTER_QUEUE, queue.name)
     for flavor in queue_spec(queue).flavors:
         for field in LIMITS:
             yield from _raise(world, queue, place, flavor, field)
@@ -132,7 +132,7 @@ def cohort_raises(world: World, queue: ClusterQueue) -> Iterator[RaiseQuota]:
         for flavor in queue_spec(queue).flavors:
             for name in cohorts:
                 for field in LIMITS if name in world.cohorts else ():
-                    yield from _raise(world, queue, Place(COHORT, name), flavor, field)
+                    yield from _raise(world, queue, QuotaOwner(COHORT, name), flavor, field)
 
 
 def other_raises(world: World, queue: ClusterQueue) -> Iterator[RaiseQuota]:
@@ -146,18 +146,18 @@ def other_raises(world: World, queue: ClusterQueue) -> Iterator[RaiseQuota]:
     for field in LIMITS:
         for flavor in queue_spec(queue).flavors:
             for name in others:
-                yield from _raise(world, queue, Place(CLUSTER_QUEUE, name), flavor, field)
+                yield from _raise(world, queue, QuotaOwner(CLUSTER_QUEUE, name), flavor, field)
 
 
 def _raise(
-    world: World, queue: ClusterQueue, place: Place, flavor: str, field: str
+    world: World, queue: ClusterQueue, place: QuotaOwner, flavor: str, field: str
 ) -> Iterator[RaiseQuota]:
     """The raise of everything that the ClusterQueue offers, as far as possible; none if nothing
     can be raised.
     """
     quotas = place.quotas(world)
     amounts = []
-    for name, resource in Place(CLUSTER_QUEUE, queue.name).quotas(world):
+    for name, resource in QuotaOwner(CLUSTER_QUEUE, queue.name).quotas(world):
         quota = quotas.get((flavor, resource))
         amount = None if quota is None or name != flavor else amount_in(quota, field)
         if quota is None or amount is None:
@@ -187,8 +187,8 @@ class TreeSearch:
         self._queue = queue
         above = world.above(queue.spec.cohort_name)
         self._places = [
-            Place(CLUSTER_QUEUE, queue.name),
-            *(Place(COHORT, name) for name in above if name in world.cohorts),
+            QuotaOwner(CLUSTER_QUEUE, queue.name),
+            *(QuotaOwner(COHORT, name) for name in above if name in world.cohorts),
         ]
 
     def has_cohorts(self) -> bool:
@@ -197,7 +197,7 @@ class TreeSearch:
             name in self._world.cohorts for name in self._world.cohorts_of([self._queue.name])
         )
 
-    def weighted(self) -> list[tuple[Place, int]]:
+    def weighted(self) -> list[tuple[QuotaOwner, int]]:
         """The places whose weights count for it, from the ClusterQueue up, with weights in 10^-9.
 
         None if shares do not decide; a root has no share.
@@ -214,7 +214,7 @@ class TreeSearch:
     def cuts(self) -> list[SetParent]:
         """The places where a cycle of parents could be opened."""
         cycle = self._world.cycle_above(self._queue.spec.cohort_name)
-        places = (Place(COHORT, name) for name in cycle)
+        places = (QuotaOwner(COHORT, name) for name in cycle)
         return [self._leaves(place) for place in places if self._may_leave(place)]
 
     def moves(self) -> list[SetParent]:
@@ -235,10 +235,10 @@ class TreeSearch:
             and not (place.kind == COHORT and place.name in above)
         ]
 
-    def _leaves(self, place: Place) -> SetParent:
+    def _leaves(self, place: QuotaOwner) -> SetParent:
         return SetParent(place, place.parent(self._world), "")
 
-    def _may_leave(self, place: Place) -> bool:
+    def _may_leave(self, place: QuotaOwner) -> bool:
         """Whether a place may lose its parent: limits need a parent."""
         return bool(place.parent(self._world)) and not any(
             quota.borrowing_limit is not None or quota.lending_limit is not None

@@ -15,7 +15,7 @@ from kueuelib.api.meta import Condition, ObjectKey
 from kueuelib.api.quantity import Quantity, amount_of, format_amount, quantity_of
 from kueuelib.api.queues import ResourceQuota
 from kueuelib.api.struct import frozen
-from kueuelib.scheduler.explain.world import Place, World
+from kueuelib.scheduler.explain.world import QuotaOwner, World
 
 NOMINAL = "nominalQuota"
 BORROWING = "borrowingLimit"
@@ -90,7 +90,7 @@ class OfLocalQueue:
 class OfPlace:
     """A change of a ClusterQueue or Cohort."""
 
-    place: Place
+    place: QuotaOwner
 
     @property
     def subject(self) -> str:

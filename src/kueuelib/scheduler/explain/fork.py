@@ -17,15 +17,15 @@ from kueuelib.scheduler.facts.state import EffectsBuilder, EngineState, Grouping
 from kueuelib.scheduler.facts.workloads import Requirements, WorkloadFacts
 from kueuelib.scheduler.pending.queue import (
     Heap,
-    Pending,
     PendingGroup,
     PendingQueue,
+    PendingWorkload,
     Ranking,
     Scope,
 )
 from kueuelib.scheduler.pending.queues import Queues, UnreportedWorkloads
 from kueuelib.scheduler.pending.waking import ScopeChanges
-from kueuelib.scheduler.quota.cache import Cache, QueueState, Tally
+from kueuelib.scheduler.quota.cache import QueueState, QuotaCache, Tally
 from kueuelib.scheduler.quota.forest import Forest, Ledger, NodeUsage, UsageByNode
 from kueuelib.scheduler.quota.holders import Priorities
 from kueuelib.scheduler.quota.past_usage import Account, PastUsage
@@ -36,7 +36,7 @@ T = TypeVar("T")
 _MUTABLE = frozenset(
     (
         Account,
-        Cache,
+        QuotaCache,
         EffectsBuilder,
         Engine,
         Facts,
@@ -49,7 +49,7 @@ _MUTABLE = frozenset(
         NodeCache,
         ScopeChanges,
         PastUsage,
-        Pending,
+        PendingWorkload,
         PendingQueue,
         Priorities,
         QueueState,

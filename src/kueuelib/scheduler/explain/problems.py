@@ -32,7 +32,7 @@ from kueuelib.machinery.selectors import Op, Selector
 from kueuelib.scheduler.explain.changes import LabelNamespace, ServeCheck
 from kueuelib.scheduler.explain.own_changes import job_of, time_limit
 from kueuelib.scheduler.explain.rows import Fit, Row
-from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, Place, World
+from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, QuotaOwner, World
 from kueuelib.scheduler.object_reasons import (
     START,
     FeaturesMissing,
@@ -217,15 +217,17 @@ def _weights(world: World, queue: ClusterQueue) -> Iterator[Unhonoured]:
     if not queue.spec.cohort_name:
         return
     members = world.scope_of(queue)
-    places = [Place(CLUSTER_QUEUE, name) for name in sorted(members)]
-    places += [Place(COHORT, name) for name in world.cohorts_of(members) if name in world.cohorts]
+    places = [QuotaOwner(CLUSTER_QUEUE, name) for name in sorted(members)]
+    places += [
+        QuotaOwner(COHORT, name) for name in world.cohorts_of(members) if name in world.cohorts
+    ]
     weighted = [str(place) for place in places if _has_weight(world, place)]
     if weighted:
         meaning = f"fair sharing {_OFF}"
         yield Unhonoured(_list(weighted), "spec.fairSharing.weight", meaning)
 
 
-def _has_weight(world: World, place: Place) -> bool:
+def _has_weight(world: World, place: QuotaOwner) -> bool:
     sharing = place.spec(world).fair_sharing
     return sharing is not None and sharing.weight != ONE
 

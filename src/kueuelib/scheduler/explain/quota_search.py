@@ -22,7 +22,7 @@ from kueuelib.scheduler.explain.candidates import LIMITS, cohort_raises, other_r
 from kueuelib.scheduler.explain.changes import More, RaiseQuota
 from kueuelib.scheduler.explain.sizes import Sizes, bisect, demand_on, gallop, grains_of
 from kueuelib.scheduler.explain.trial import TrialOutcome, Trials, TriedChange, Usage
-from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, Place, World
+from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, QuotaOwner, World
 from kueuelib.scheduler.quota.amounts import NO_LIMITS, FlavorResource, Limits
 from kueuelib.scheduler.quota.node import cohort_key
 from kueuelib.scheduler.quota.queue_spec import CohortQuotas, QueueSpec, cohort_spec, queue_spec
@@ -63,7 +63,9 @@ class GuessedTree:
             key = self._above[key]
         return keys
 
-    def carries(self, place: Place, field: str, pair: FlavorResource, usage: Usage) -> _Carries:
+    def carries(
+        self, place: QuotaOwner, field: str, pair: FlavorResource, usage: Usage
+    ) -> _Carries:
         """Whether some usage fits if a place gets more quota.
 
         Args:
@@ -134,7 +136,7 @@ class Guess:
     """
 
     tree: GuessedTree
-    place: Place
+    place: QuotaOwner
     flavor: str
     field: str
 

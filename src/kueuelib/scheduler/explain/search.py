@@ -75,7 +75,7 @@ from kueuelib.scheduler.explain.trial import (
     TriedChange,
     TriedPair,
 )
-from kueuelib.scheduler.explain.world import Place, World
+from kueuelib.scheduler.explain.world import QuotaOwner, World
 from kueuelib.scheduler.flavor_reasons import QuotaInUse
 from kueuelib.scheduler.policy import Asking, PreemptionPolicy, Refusal, Running
 from kueuelib.scheduler.reasons import NoFlavors
@@ -439,7 +439,7 @@ class Search:
         """
         for place, before in trees.weighted():
 
-            def helps(steps: int, place: Place = place, before: int = before) -> bool:
+            def helps(steps: int, place: QuotaOwner = place, before: int = before) -> bool:
                 return self._helps(self._try(RaiseWeight(place, before, steps)))
 
             if helps(MOST_WEIGHT):

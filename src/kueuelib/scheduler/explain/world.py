@@ -447,7 +447,7 @@ COHORT: Final = "Cohort"
 
 
 @frozen
-class Place:
+class QuotaOwner:
     """A ClusterQueue or a Cohort that exists as an object.
 
     Attributes:

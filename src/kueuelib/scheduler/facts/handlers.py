@@ -17,7 +17,7 @@ from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.facts.state import EngineState
 from kueuelib.scheduler.facts.workloads import WorkloadFacts
 from kueuelib.scheduler.object_reasons import LocalQueueFacts
-from kueuelib.scheduler.quota.cache import Cache
+from kueuelib.scheduler.quota.cache import QuotaCache
 from kueuelib.scheduler.quota.queue_spec import QueueSpec, cohort_spec, flavor_of, queue_spec
 from kueuelib.scheduler.settings import Settings
 
@@ -167,7 +167,7 @@ class Facts:
     def _flavor_gone(self, event: events.FlavorGone, now: float) -> None:
         self._change_flavors(lambda cache: cache.remove_flavor(event.name), now)
 
-    def _change_flavors(self, change: Callable[[Cache], tuple[str, ...]], now: float) -> None:
+    def _change_flavors(self, change: Callable[[QuotaCache], tuple[str, ...]], now: float) -> None:
         """Takes over a change of flavors or their topologies.
 
         Workloads may have been known before these, for example after a restart. So what they take

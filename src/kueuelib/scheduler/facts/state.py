@@ -16,7 +16,7 @@ from kueuelib.scheduler.pending.queue import Scope
 from kueuelib.scheduler.pending.queues import Queues
 from kueuelib.scheduler.policy import KUEUE, PreemptionPolicy
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.scheduler.quota.cache import Cache
+from kueuelib.scheduler.quota.cache import QuotaCache
 from kueuelib.scheduler.quota.holders import Holder
 from kueuelib.scheduler.quota.past_usage import PastUsage, Sample, UsageRule
 from kueuelib.scheduler.quota.queue_spec import weight_of
@@ -125,7 +125,7 @@ class EngineState:
         parallel: bool = False,
     ) -> None:
         self._parallel = parallel
-        self.cache = Cache()
+        self.cache = QuotaCache()
         self.leaving: dict[ObjectKey, Holder] = {}
         self.past_usage = None if rule is None else PastUsage(rule, self.cache.tally)
         self.history = history

@@ -15,7 +15,7 @@ from kueuelib.api.struct import frozen
 from kueuelib.api.workload import TopologyAssignment
 from kueuelib.api.workload_state import has_quota, is_finished
 from kueuelib.scheduler import events
-from kueuelib.scheduler.decide.cycle_values import Place
+from kueuelib.scheduler.decide.cycle_values import NewPlaces
 from kueuelib.scheduler.decide.second_pass import needs_second_pass
 from kueuelib.scheduler.facts.state import EngineState
 from kueuelib.scheduler.object_reasons import (
@@ -175,7 +175,7 @@ class WorkloadFacts:
         self._outside: dict[ObjectKey, QueuePosition] = {}
         self._requirements = Requirements(settings.resources, places_pods=settings.places_pods)
         self._leaving: dict[ObjectKey, ObjectKey] = {}  # for which preemptor
-        self._placing: dict[ObjectKey, Place] = {}  # not confirmed yet
+        self._placing: dict[ObjectKey, NewPlaces] = {}  # not confirmed yet
 
     def info_of(self, key: ObjectKey) -> WorkloadInfo | None:
         """The computed form of an unfinished workload."""
@@ -195,7 +195,7 @@ class WorkloadFacts:
         holders = (self._state.cache.holder(key) for key in self._leaving)
         return tuple(holder for holder in holders if holder is not None)
 
-    def placed(self) -> tuple[Place, ...]:
+    def placed(self) -> tuple[NewPlaces, ...]:
         """The new places that count before their objects show them."""
         return tuple(self._placing.values())
 
@@ -517,7 +517,7 @@ class WorkloadFacts:
 
     # --- new places of workloads with quota
 
-    def assume_places(self, place: Place) -> bool:
+    def assume_places(self, place: NewPlaces) -> bool:
         """Charges new places before the API server confirms them; False if the quota is gone."""
         holder = self._state.cache.holder(place.key)
         if holder is None or holder.uid != place.uid or holder.evicted:

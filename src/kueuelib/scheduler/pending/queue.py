@@ -17,7 +17,7 @@ import attrs
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.flavor_reasons import FlavorReason
 from kueuelib.scheduler.ordering import QueueOrder
-from kueuelib.scheduler.pending.tries import Pass, Progress, Promise, _new_pass
+from kueuelib.scheduler.pending.tries import Pass, Promise, TriedFlavors, _new_pass
 from kueuelib.scheduler.pending.waking import Available, ScopeChanges, ShapeVerdict, wants_room
 from kueuelib.scheduler.pending.workload_info import Shape, WorkloadInfo
 from kueuelib.scheduler.quota.amounts import FlavorResource, leaves_of
@@ -41,7 +41,7 @@ class PendingPlace(Enum):
 
 
 @attrs.define(eq=False)
-class Pending:
+class PendingWorkload:
     """A waiting workload. If its requests change, it becomes a new one.
 
     Attributes:
@@ -125,7 +125,7 @@ class Pending:
         return lacked(leaves_of(self.promise.usage))
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> TriedFlavors:
         """The flavors to skip in its next try."""
         search = self.search
         return search.seen[-1] if search is not None and search.seen else ()
@@ -199,7 +199,7 @@ class Ranking(Generic[E]):
         self._entries: list[E] = []
         self._kept = 0
 
-    def push(self, entry: E, find: Callable[[E], Pending | None]) -> None:
+    def push(self, entry: E, find: Callable[[E], PendingWorkload | None]) -> None:
         """Adds an entry."""
         if len(self._entries) > 2 * self._kept + SPARE:
             self._entries = sorted({each for each in self._entries if find(each) is not None})
@@ -212,7 +212,7 @@ class Ranking(Generic[E]):
         if entries and entries[0] is entry:
             heappop(entries)
 
-    def first(self, find: Callable[[E], Pending | None]) -> Pending | None:
+    def first(self, find: Callable[[E], PendingWorkload | None]) -> PendingWorkload | None:
         """The first Workload, or None."""
         entries = self._entries
         while entries:
@@ -231,31 +231,31 @@ class Lanes:
         parked: whether those without a turn belong here, too.
     """
 
-    def __init__(self, items: Mapping[ObjectKey, Pending], *, parked: bool) -> None:
+    def __init__(self, items: Mapping[ObjectKey, PendingWorkload], *, parked: bool) -> None:
         self._items = items
         self._parked = parked
         self._rankings: dict[Lane, Ranking[Entry]] = {}
 
-    def _current(self, entry: Entry) -> Pending | None:
+    def _current(self, entry: Entry) -> PendingWorkload | None:
         item = self._items.get(entry[-1])
         if item is None or item.entry is not entry:
             return None
         return item if self._parked or item.has_turn else None
 
-    def push(self, item: Pending) -> None:
+    def push(self, item: PendingWorkload) -> None:
         """Adds a Workload; one that was added before may be added again."""
         ranking = self._rankings.get(item.lane)
         if ranking is None:
             ranking = self._rankings[item.lane] = Ranking()
         ranking.push(item.entry, self._current)
 
-    def drop(self, item: Pending) -> None:
+    def drop(self, item: PendingWorkload) -> None:
         """Notes that a Workload is no longer here."""
         ranking = self._rankings.get(item.lane)
         if ranking is not None:
             ranking.drop(item.entry)
 
-    def first(self, lane: Lane) -> Pending | None:
+    def first(self, lane: Lane) -> PendingWorkload | None:
         """The first Workload of a lane, or None."""
         ranking = self._rankings.get(lane)
         if ranking is None:
@@ -265,7 +265,7 @@ class Lanes:
             del self._rankings[lane]
         return item
 
-    def firsts(self) -> list[Pending]:
+    def firsts(self) -> list[PendingWorkload]:
         """The first Workload of each lane."""
         return list(filter(None, map(self.first, tuple(self._rankings))))
 
@@ -283,13 +283,13 @@ class Heap(Lanes):
         last: the Workload that had the last turn.
     """
 
-    def __init__(self, items: Mapping[ObjectKey, Pending], usage: Usage | None) -> None:
+    def __init__(self, items: Mapping[ObjectKey, PendingWorkload], usage: Usage | None) -> None:
         super().__init__(items, parked=False)
         self._usage = usage
         self.sticky: ObjectKey | None = None
         self.last: ObjectKey | None = None
 
-    def head(self) -> Pending | None:
+    def head(self) -> PendingWorkload | None:
         """The Workload whose turn it is: the sticky one, or by past usage, priority and age."""
         sticky = None if self.sticky is None else self._items.get(self.sticky)
         if sticky is not None and sticky.has_turn:
@@ -304,11 +304,11 @@ class Heap(Lanes):
         head = self.head()
         return head is not None and head.info.key != self.last
 
-    def place(self, item: Pending) -> tuple[Value, QueueOrder, ObjectKey]:
+    def place(self, item: PendingWorkload) -> tuple[Value, QueueOrder, ObjectKey]:
         """The sort key of a Workload; the least comes first."""
         return self.usage(item), item.info.order, item.info.key
 
-    def usage(self, item: Pending) -> Value:
+    def usage(self, item: PendingWorkload) -> Value:
         """The past usage of a Workload's LocalQueue; the same for all if it does not count."""
         return UNUSED if self._usage is None else self._usage(item.info.local_queue)
 
@@ -480,7 +480,7 @@ class PendingGroup(Lanes):
 
     def __init__(self, key: GroupKey) -> None:
         self.key = key
-        self.members: dict[ObjectKey, Pending] = {}
+        self.members: dict[ObjectKey, PendingWorkload] = {}
         super().__init__(self.members, parked=True)
         self.verdict: ShapeVerdict | None = None
         self.has_turn = True
@@ -513,15 +513,15 @@ class PendingQueue:
         self.spec = spec
         self.scope = scope
         self.active = True
-        self.items: dict[ObjectKey, Pending] = {}
-        self._ordered: tuple[Pending, ...] | None = None
+        self.items: dict[ObjectKey, PendingWorkload] = {}
+        self._ordered: tuple[PendingWorkload, ...] | None = None
         self.in_flight: ObjectKey | None = None
         self.heap = Heap(self.items, usage)
         self.groups: dict[GroupKey, PendingGroup] = {}
         self.promised = 0
         self._available = available
 
-    def in_order(self) -> tuple[Pending, ...]:
+    def in_order(self) -> tuple[PendingWorkload, ...]:
         """All that wait here, in order; kept until that changes, for those who ask page by page."""
         if self.in_lanes:
             return tuple(sorted(self.items.values(), key=self.heap.place))
@@ -535,7 +535,7 @@ class PendingQueue:
         return not self.spec.strict or (self.spec.by_usage and self.in_lanes)
 
     def put(
-        self, item: Pending, verdict: ShapeVerdict | None = None, *, alone: bool = False
+        self, item: PendingWorkload, verdict: ShapeVerdict | None = None, *, alone: bool = False
     ) -> PendingGroup:
         """Adds a Workload to those of its shape, wherever it was before.
 
@@ -581,7 +581,7 @@ class PendingQueue:
             if not self.items:
                 del self.scope.waiting[self.name]
 
-    def _leave_group(self, item: Pending, group: PendingGroup) -> None:
+    def _leave_group(self, item: PendingWorkload, group: PendingGroup) -> None:
         item.group = None
         del group.members[item.info.key]
         group.unreported.pop(item.info.key, None)
@@ -593,7 +593,7 @@ class PendingQueue:
         if group.has_turn and (first := group.first(item.lane)) is not None:
             self.heap.push(first)
 
-    def use_slot(self) -> Pending | None:
+    def use_slot(self) -> PendingWorkload | None:
         """The next head, which is then in flight; None if a turn is skipped or there is none.
 
         After a change, all parked Workloads get a turn, as long as any is worth a try.

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from kueuelib.api.meta import ObjectKey
 from kueuelib.scheduler.object_reasons import SHUT_OUT, BackingOff, NamespaceUnknown
 from kueuelib.scheduler.pending.queue import (
-    Pending,
     PendingPlace,
     PendingQueue,
+    PendingWorkload,
     Ranking,
     Root,
     Scope,
     Usage,
 )
-from kueuelib.scheduler.pending.tries import Progress, Promise, Requeue
+from kueuelib.scheduler.pending.tries import Promise, Requeue, TriedFlavors
 from kueuelib.scheduler.pending.waking import Available, ShapeVerdict, wants_room
 from kueuelib.scheduler.pending.workload_info import WorkloadInfo, has_verdict, is_outdated
 from kueuelib.scheduler.quota.amounts import Amounts
@@ -58,7 +58,7 @@ class UnreportedWorkloads:
         find: the workload of a name if it waits.
     """
 
-    def __init__(self, find: Callable[[ObjectKey], Pending | None]) -> None:
+    def __init__(self, find: Callable[[ObjectKey], PendingWorkload | None]) -> None:
         self._find = find
         self._since: dict[ObjectKey, float] = {}
         self._over: dict[ObjectKey, None] = {}
@@ -138,7 +138,7 @@ class UnreportedWorkloads:
             self._not_before = now + PAUSE
         return self.is_over
 
-    def take(self) -> Iterator[tuple[Pending, Reason]]:
+    def take(self) -> Iterator[tuple[PendingWorkload, Reason]]:
         """The workloads to report, each with the reason; they are removed.
 
         They are parked because their shape was refused, or wait behind a blocked head.
@@ -156,7 +156,7 @@ class UnreportedWorkloads:
         return None if item is None else reason_to_report(item)
 
 
-def reason_to_report(item: Pending) -> Reason | None:
+def reason_to_report(item: PendingWorkload) -> Reason | None:
     """Why a workload waits at rest; None if a cycle will try it."""
     if not item.queue.active:
         return None
@@ -172,7 +172,7 @@ def reason_to_report(item: Pending) -> Reason | None:
     return BehindHead(first.info.key, item.queue.name, used_less)
 
 
-def says_otherwise(item: Pending) -> bool:
+def says_otherwise(item: PendingWorkload) -> bool:
     """Whether the object contradicts the last verdict.
 
     This happens if an older report was stored late: its answer was lost, and the newer one was not
@@ -222,14 +222,14 @@ class Queues:
         self._available = available
         self._usage = usage
         self.cluster_queues: dict[str, PendingQueue] = {}
-        self._items: dict[ObjectKey, Pending] = {}
+        self._items: dict[ObjectKey, PendingWorkload] = {}
         self._back_offs: Ranking[tuple[float, ObjectKey]] = Ranking()
         self.instant = 0
         self.scopes: dict[Root, Scope] = {}
         self.due: dict[Root, Scope] = {}
         self._trying: dict[Root, Scope] = {}
         self.unsettled: dict[Root, Scope] = {}
-        self.promised: dict[ObjectKey, Pending] = {}
+        self.promised: dict[ObjectKey, PendingWorkload] = {}
         self.silence = UnreportedWorkloads(self.get)
 
     # --- ClusterQueues
@@ -268,7 +268,7 @@ class Queues:
 
     # --- Workloads
 
-    def get(self, key: ObjectKey) -> Pending | None:
+    def get(self, key: ObjectKey) -> PendingWorkload | None:
         """The Workload if it waits in a ClusterQueue."""
         return self._items.get(key)
 
@@ -288,10 +288,10 @@ class Queues:
                 return
             known.begin_anew()
             self.take_out(info.key)
-        item = self._items[info.key] = Pending(info, queue)
+        item = self._items[info.key] = PendingWorkload(info, queue)
         self._enter(item, now)
 
-    def _enter(self, item: Pending, now: float) -> None:
+    def _enter(self, item: PendingWorkload, now: float) -> None:
         """Adds a Workload to those of its shape, as soon as its back-off is over."""
         key, end = item.info.key, item.info.not_before
         item.search = None
@@ -309,7 +309,7 @@ class Queues:
                 self.silence.add(key, now)
         self.silence.tell(group)
 
-    def take_out(self, key: ObjectKey) -> Pending | None:
+    def take_out(self, key: ObjectKey) -> PendingWorkload | None:
         """Removes a Workload; None if it did not wait."""
         item = self._items.pop(key, None)
         if item is not None:
@@ -331,7 +331,7 @@ class Queues:
         key: ObjectKey,
         why: Requeue,
         reason: Reason,
-        progress: Progress = (),
+        progress: TriedFlavors = (),
         *,
         now: float,
         promise: Promise | None = None,
@@ -388,7 +388,7 @@ class Queues:
 
     # --- promises
 
-    def due_promises(self) -> list[Pending]:
+    def due_promises(self) -> list[PendingWorkload]:
         """The Workloads whose victims are leaving, in the scopes of the cycle that begins."""
         return [item for item in self.promised.values() if item.queue.scope.root in self._trying]
 
@@ -415,7 +415,7 @@ class Queues:
             item.group.has_turn = True
             item.queue.heap.push(item)
 
-    def _forget_promise(self, item: Pending) -> None:
+    def _forget_promise(self, item: PendingWorkload) -> None:
         """Gives up the room that a Workload was promised; others may want it."""
         self.redeem(item.info.key, {})
         item.promise = None
@@ -446,7 +446,7 @@ class Queues:
             self.retry(queue.in_flight, now=now)
         queue.scope.touch()
 
-    def _find_back_off(self, entry: tuple[float, ObjectKey]) -> Pending | None:
+    def _find_back_off(self, entry: tuple[float, ObjectKey]) -> PendingWorkload | None:
         item = self._items.get(entry[1])
         return item if item is not None and item.back_off == entry[0] else None
 
@@ -483,7 +483,7 @@ class Queues:
                 break
             self._trying[root] = scope
 
-    def pop_heads(self) -> tuple[Pending, ...] | None:
+    def pop_heads(self) -> tuple[PendingWorkload, ...] | None:
         """The heads of the cycle that begins, one per ClusterQueue; None if there is nothing to do.
 
         The list may be empty in a cycle that only skips turns or reports known verdicts. Scopes

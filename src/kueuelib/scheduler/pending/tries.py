@@ -28,7 +28,7 @@ class Requeue(Enum):
     FAILED_CHECKS = "FailedChecks"
 
 
-Progress = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
+TriedFlavors = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
 """Which flavors were tried: pod set, resource, index of the last one; -1 to start over (5.6)."""
 
 
@@ -49,7 +49,7 @@ class Promise:
     parallel: bool = False
 
 
-def is_unfinished(progress: Progress) -> bool:
+def is_unfinished(progress: TriedFlavors) -> bool:
     """Whether there are flavors left to try."""
     for _, indices in progress:
         for _, index in indices:
@@ -73,14 +73,14 @@ class Pass:
 
     began: int
     has_news: bool
-    seen: tuple[Progress, ...] = ()
+    seen: tuple[TriedFlavors, ...] = ()
     lost: bool = False
 
-    def goes_on(self, progress: Progress) -> bool:
+    def goes_on(self, progress: TriedFlavors) -> bool:
         """Whether the pass continues after a try with this progress."""
         return is_unfinished(progress) and progress not in self.seen
 
-    def after(self, progress: Progress, *, lost: bool) -> Pass:
+    def after(self, progress: TriedFlavors, *, lost: bool) -> Pass:
         """The pass after one more try."""
         return Pass(self.began, self.has_news, (*self.seen, progress), self.lost or lost)
 

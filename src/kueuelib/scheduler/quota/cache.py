@@ -158,7 +158,7 @@ class QueueState:
 # --------------------------------------------------------------------------------------------------
 
 
-class Cache:
+class QuotaCache:
     """The state that decisions are based on.
 
     Attributes:
@@ -542,9 +542,9 @@ class Cache:
     def _part(self, name: str) -> FrozenQueue:
         return self._queues[name].freeze()
 
-    def rebuilt(self) -> Cache:
+    def rebuilt(self) -> QuotaCache:
         """A cache rebuilt from the same facts, to verify this one."""
-        fresh = Cache()
+        fresh = QuotaCache()
         for name, active in self._checks.items():
             late, delays = name in self._late_checks, name in self._delaying
             fresh.set_check(name, active=active, late=late, delays=delays)
@@ -582,7 +582,7 @@ def _discard(index: dict[str, set[str]], key: str, member: str) -> None:
 # ---- the shares that statuses and metrics show (KEP-1714) ----------------------------------------
 
 
-def share_of_queue(cache: Cache, name: str) -> float:
+def share_of_queue(cache: QuotaCache, name: str) -> float:
     """The share of a ClusterQueue, not rounded.
 
     Infinite for one that borrows with weight 0; 0 without a cohort or if it does not exist.
@@ -592,7 +592,7 @@ def share_of_queue(cache: Cache, name: str) -> float:
     return 0.0 if queue is None else share_of(snapshot.nodes[queue.spec.name], snapshot.used).number
 
 
-def share_of_cohort(cache: Cache, name: str) -> float:
+def share_of_cohort(cache: QuotaCache, name: str) -> float:
     """The share of a cohort, not rounded.
 
     Infinite for one that borrows with weight 0; 0 for a root or a name that nothing uses.

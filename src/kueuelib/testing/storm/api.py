@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 
 from kueuelib.api.meta import Obj, ObjectKey, Resource
 from kueuelib.embedded.service import ApiService
-from kueuelib.embedded.verbs import DeleteOptions, PatchType, Propagation, WriteOptions
+from kueuelib.embedded.verbs import DeleteOptions, Propagation, WriteOptions
 from kueuelib.errors import AlreadyExists, NotFound
+from kueuelib.runtime.queries import PatchType
 from kueuelib.testing.storm.loop import SimulatedProcess, StormLoop
 
 T = TypeVar("T")

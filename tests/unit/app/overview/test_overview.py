@@ -20,7 +20,7 @@ from kueuelib.app.overview.values import Overview, QueueOrCohort, QuotaUse, Runn
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.scheduler.explain.world import World
 from kueuelib.scheduler.quota.amounts import FlavorResource
-from kueuelib.scheduler.settings import DEFAULTS, FairSharing
+from kueuelib.scheduler.settings import DEFAULTS, FairSharingRules
 from kueuelib.testing.builders import (
     make_assignment,
     make_cluster_queue,
@@ -285,6 +285,6 @@ def test_a_whole_answer_is_about_a_workload_that_waits() -> None:
 
 @pytest.mark.parametrize("shares", [True, False])
 def test_what_else_decides_is_noted(shares: bool) -> None:
-    settings = attrs.evolve(DEFAULTS, fair_sharing=FairSharing() if shares else None)
+    settings = attrs.evolve(DEFAULTS, fair_sharing=FairSharingRules() if shares else None)
     found = overview_of(attrs.evolve(facts(world(queue("a", 4))), settings=settings))
     assert any("fair sharing" in note for note in found.notes) is shares

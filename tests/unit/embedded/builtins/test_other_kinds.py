@@ -148,7 +148,7 @@ async def test_pods_beyond_the_limits_are_forbidden(writer, item, resources, tex
     message = await writer.refusal(writer.pod(containers=containers))
     assert message.startswith('pods "p" is forbidden: ')
     assert text in message
-    assert (await writer.service.list(PODS)).items == []
+    assert (await writer.service.list(PODS)).items == ()
 
 
 async def test_a_limit_range_that_contradicts_itself_is_refused(writer) -> None:

@@ -284,7 +284,7 @@ async def test_the_selector_of_a_gated_pod_may_only_grow(writer) -> None:
 async def test_a_pod_that_was_never_bound_is_deleted_at_once(writer) -> None:
     await writer.pod()
     await writer.service.delete(PODS, ObjectKey("default", "p"), DeleteOptions())
-    assert (await writer.service.list(PODS)).items == []
+    assert (await writer.service.list(PODS)).items == ()
 
 
 async def test_a_bound_pod_is_deleted_after_its_grace_period(writer) -> None:
@@ -292,7 +292,7 @@ async def test_a_bound_pod_is_deleted_after_its_grace_period(writer) -> None:
     found = await writer.service.delete(PODS, ObjectKey("default", "p"), DeleteOptions())
     assert found["metadata"]["deletionGracePeriodSeconds"] == 7
     await writer.service.delete(PODS, ObjectKey("default", "p"), DeleteOptions(grace_period=0))
-    assert (await writer.service.list(PODS)).items == []
+    assert (await writer.service.list(PODS)).items == ()
 
 
 async def test_a_pod_gets_the_number_of_its_priority_class(writer) -> None:

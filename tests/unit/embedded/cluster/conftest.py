@@ -13,8 +13,9 @@ from kueuelib.embedded.cluster.job_decision import PodBackoff
 from kueuelib.embedded.cluster.simulation import SimulatedCluster
 from kueuelib.embedded.server import builtin_plugins, builtin_rules, system_objects
 from kueuelib.embedded.service import ApiService
-from kueuelib.embedded.verbs import DeleteOptions, PatchType, Propagation
+from kueuelib.embedded.verbs import DeleteOptions, Propagation
 from kueuelib.errors import NotFound
+from kueuelib.runtime.queries import PatchType
 
 
 class NoHooks:
@@ -83,7 +84,7 @@ class Sandbox:
         return (await self.get(JOBS, name))["status"]
 
     async def pods(self, namespace: str = "default") -> list[Obj]:
-        return (await self.service.list(PODS, namespace)).items
+        return [*(await self.service.list(PODS, namespace)).items]
 
     async def patch(self, resource: Resource, name: str, body: Obj, subresource: str = "") -> Obj:
         key = ObjectKey("default" if resource.namespaced else "", name)

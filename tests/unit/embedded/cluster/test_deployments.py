@@ -279,7 +279,7 @@ async def test_endpoints_follow_pods(web, sandbox):
     (found,), endpoints = await behind(sandbox)
     assert len(found["endpoints"]) == len(endpoints["subsets"][0]["addresses"]) == 4
     await sandbox.delete(SERVICES, "web")
-    assert (await sandbox.service.list(ENDPOINT_SLICES)).items == []
+    assert (await sandbox.service.list(ENDPOINT_SLICES)).items == ()
     assert not await sandbox.exists(ENDPOINTS, "web")
 
 

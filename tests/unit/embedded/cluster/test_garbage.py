@@ -131,7 +131,7 @@ async def test_a_namespace_goes_after_its_content(sandbox) -> None:
     await sandbox.service.update(CONFIG_MAPS, held)
     await sandbox.settle()
     assert not await sandbox.exists(NAMESPACES, "doomed")
-    assert (await sandbox.service.list(EVENTS, "doomed")).items == []
+    assert (await sandbox.service.list(EVENTS, "doomed")).items == ()
 
 
 async def test_an_empty_namespace_goes_at_once(sandbox) -> None:

@@ -9,8 +9,9 @@ import pytest
 from kueuelib.api.kinds import EVENTS, JOBS, LIMIT_RANGES, NODES, PODS
 from kueuelib.api.meta import ObjectKey, find_condition, format_time, is_true
 from kueuelib.embedded.cluster.job_decision import MOST_AT_ONCE, JobMemory, PodBackoff, decide
-from kueuelib.embedded.verbs import PatchType, Propagation
+from kueuelib.embedded.verbs import Propagation
 from kueuelib.errors import Invalid
+from kueuelib.runtime.queries import PatchType
 
 
 def phases(pods) -> list[str]:

@@ -10,7 +10,7 @@ from engine_cluster import NOW, STRICT, Cluster, holding, key
 from kueuelib.scheduler import events
 from kueuelib.scheduler.engine import Engine
 from kueuelib.scheduler.reasons import NoFlavors, Preempting
-from kueuelib.scheduler.settings import FairSharing, Settings
+from kueuelib.scheduler.settings import FairSharingRules, Settings
 from kueuelib.testing.builders import (
     make_cluster_queue,
     make_flavor,
@@ -37,7 +37,7 @@ def owner_and_borrower(cluster: Cluster, owner: dict[str, Any] | None = None) ->
 @pytest.mark.parametrize("owner", [{}, STRICT], ids=["BestEffortFIFO", "StrictFIFO"])
 @pytest.mark.parametrize("fair", [False, True])
 def test_no_later_borrower_gets_what_a_waiting_owner_needs(owner: Any, fair: bool) -> None:
-    cluster = protecting(fair_sharing=FairSharing() if fair else None)
+    cluster = protecting(fair_sharing=FairSharingRules() if fair else None)
     owner_and_borrower(cluster, owner)
     assert cluster.rest() == []
     for number in range(3):

@@ -27,7 +27,7 @@ from kueuelib.app.doctor.finding import Finding, Severity, Subject, check
 from kueuelib.app.doctor.manager import gone, look, no_manager
 from kueuelib.app.doctor.snapshot import COHORTS, STARTED, ClusterSnapshot
 from kueuelib.app.doctor.starts import PATIENCE
-from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, Place, World
+from kueuelib.scheduler.explain.world import CLUSTER_QUEUE, COHORT, QuotaOwner, World
 from kueuelib.scheduler.pending.workload_info import charge
 from kueuelib.scheduler.quota.amounts import FlavorResource, total_of
 
@@ -55,8 +55,8 @@ class _FlavorCapacity:
         world = self.snapshot.world
         made_up = world.settings.resources.generated
         places = [
-            *(Place(CLUSTER_QUEUE, name) for name in world.cluster_queues),
-            *(Place(COHORT, name) for name in world.cohorts),
+            *(QuotaOwner(CLUSTER_QUEUE, name) for name in world.cluster_queues),
+            *(QuotaOwner(COHORT, name) for name in world.cohorts),
         ]
         quotas: dict[tuple[str, str], int] = {}
         for place in places:
@@ -209,8 +209,8 @@ def absent(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     for name in sorted(set(world.all_cohorts()) - set(world.cohorts)):
         children = {one for one, each in world.cohorts.items() if each.spec.parent_name == name}
         queues, cohorts = world.below(name)
-        places = [Place(CLUSTER_QUEUE, one) for one in queues]
-        places += [Place(COHORT, one) for one in cohorts & world.cohorts.keys()]
+        places = [QuotaOwner(CLUSTER_QUEUE, one) for one in queues]
+        places += [QuotaOwner(COHORT, one) for one in cohorts & world.cohorts.keys()]
         owned = any(one.nominal_quota for place in places for one in place.quotas(world).values())
         if children:
             why = f"Cohort {_some(children)} has it as parent"
@@ -245,7 +245,7 @@ def idle(snapshot: ClusterSnapshot) -> Iterator[Finding]:
 
 def _idle(world: World, queue: ClusterQueue, *, shares: bool) -> Iterator[tuple[str, str]]:
     spec, preemption = queue.spec, queue.spec.preemption
-    quotas = Place(CLUSTER_QUEUE, queue.name).quotas(world).values()
+    quotas = QuotaOwner(CLUSTER_QUEUE, queue.name).quotas(world).values()
     others = world.scope_of(queue) - {queue.name}
     why = ""
     if not spec.cohort_name:
@@ -290,8 +290,8 @@ def _owns(world: World, queue: ClusterQueue) -> bool:
     side = {queue.name}, set[str]()
     if len(above) > 1:
         side = world.below(above[-2])
-    places = [Place(CLUSTER_QUEUE, name) for name in side[0]]
-    places += [Place(COHORT, name) for name in side[1] & world.cohorts.keys()]
+    places = [QuotaOwner(CLUSTER_QUEUE, name) for name in side[0]]
+    places += [QuotaOwner(COHORT, name) for name in side[1] & world.cohorts.keys()]
     return any(one.nominal_quota for place in places for one in place.quotas(world).values())
 
 

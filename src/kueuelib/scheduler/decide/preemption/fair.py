@@ -30,7 +30,7 @@ from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource, available,
 from kueuelib.scheduler.quota.holders import Ranked, rank_of
 from kueuelib.scheduler.quota.node import Bracket, QuotaNode, Share, borrowed, share_of, weigh
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
-from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharing
+from kueuelib.scheduler.settings import FINAL_SHARE, INITIAL_SHARE, FairSharingRules
 from kueuelib.scheduler.topology.pod_sets import Member, has_places
 
 Strategy = Callable[[Share, Share, Share], bool]
@@ -51,7 +51,7 @@ def find_fairly(
     preemptor: Preemptor,
     contested: frozenset[FlavorResource],
     needed: Amounts,
-    fair_sharing: FairSharing,
+    fair_sharing: FairSharingRules,
     members: tuple[Member, ...] = (),
 ) -> SearchResult:
     """The workloads that have to leave so that the preemptor fits, fairly.

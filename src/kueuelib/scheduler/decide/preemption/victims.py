@@ -21,7 +21,7 @@ from kueuelib.scheduler.quota.amounts import Amounts, FlavorResource
 from kueuelib.scheduler.quota.holders import Holder, Ranked
 from kueuelib.scheduler.quota.node import Bracket, QuotaNode
 from kueuelib.scheduler.quota.snapshot import FrozenQueue, Snapshot
-from kueuelib.scheduler.settings import FairSharing
+from kueuelib.scheduler.settings import FairSharingRules
 from kueuelib.scheduler.values import value
 
 
@@ -184,7 +184,7 @@ class Preemptor:
     queue: FrozenQueue
     priority: int
     queued_at: float
-    fair_sharing: FairSharing | None = None
+    fair_sharing: FairSharingRules | None = None
     guard: Guard | None = None
     results: dict[object, SearchResult] = attrs.field(factory=dict, init=False)
 
