@@ -132,9 +132,9 @@ def dump(**given: Any) -> int:
 def manager(**given: Any) -> int:
     """Run the queueing manager until SIGTERM."""
     with light_imports(serves=True):
-        from kueuelib.cli.manager import run
+        from kueuelib.cli.manager import ManagerOptions, run
 
-    return run(**given)
+    return run(ManagerOptions(**given))
 
 
 @click.command()

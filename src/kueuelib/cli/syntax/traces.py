@@ -50,9 +50,10 @@ def record(**given: Any) -> int:
 
     It only reads, on any cluster that has the objects.
     """
+    from kueuelib.cli.manager import ManagerOptions
     from kueuelib.cli.manager import record as run
 
-    return run(**given)
+    return run(ManagerOptions(**given))
 
 
 @click.command()
