@@ -11,16 +11,15 @@ import attrs
 
 from kueuelib.app.configuration import Configuration, Integrations, InternalCertManagement
 from kueuelib.app.part_settings import job_settings
+from kueuelib.app.program_context import Assemble, ProgramContext
 from kueuelib.app.servers import add_servers, add_webhooks
-from kueuelib.app.wiring import NANOSECONDS, Assemble, SettledMemory
+from kueuelib.app.wiring import NANOSECONDS, SettledMemory
 from kueuelib.controllers.manifests import manager_user
 from kueuelib.jobs.assembly import certificate_name, process_name, setup
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.runtime.cache import Cache
-from kueuelib.runtime.client import Client
 from kueuelib.runtime.events import EventRecorder
-from kueuelib.runtime.manager import Group, Manager
-from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.runtime.manager import Group
 from kueuelib.runtime.webhook.server import Webhooks
 
 
@@ -54,20 +53,15 @@ def assembler(integration: Integration, *, alone: bool = True) -> Assemble:
     around it.
     """
 
-    async def assemble(
-        manager: Manager,
-        configuration: Configuration,
-        client: Client,
-        telemetry: Telemetry,
-        version: str,
-        source: str,
-    ) -> None:
+    async def assemble(program: ProgramContext) -> None:
+        manager, configuration = program.manager, program.configuration
+        client, telemetry = program.client, program.telemetry
         recorder = EventRecorder(client, "kueue", telemetry=telemetry)
         manager.add(Group.EVENTS, recorder, "event recorder")
         sync_timeout = configuration.controller.cache_sync_timeout / NANOSECONDS
         cache = Cache(client, sync_timeout=sync_timeout, telemetry=telemetry)
         name = process_name(integration)
-        server = add_webhooks(manager, configuration, client, telemetry, (name, name), source)
+        server = add_webhooks(program, (name, name))
         user = manager_user(configuration.manager_namespace, name)
         setup(
             manager,
@@ -77,12 +71,12 @@ def assembler(integration: Integration, *, alone: bool = True) -> Assemble:
             [integration],
             webhooks=Webhooks(server, name, name, user),
             settings=job_settings(configuration),
-            version=version,
+            version=program.version,
             telemetry=telemetry,
         )
         manager.add(Group.CACHES, cache, "caches")
         if alone:
             manager.add(Group.SERVERS, SettledMemory(cache), "memory")
-        add_servers(manager, configuration, client, telemetry, server, cache, source)
+        add_servers(program, server, cache)
 
     return assemble

@@ -11,15 +11,14 @@ from kueuelib.api.meta import Obj
 from kueuelib.app.configuration import OFF, Configuration
 from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.app.decision_settings import engine_settings
+from kueuelib.app.program_context import ProgramContext
 from kueuelib.app.wiring import engine_for
 from kueuelib.controllers.assembly import feed_from
 from kueuelib.controllers.feed import Feed
 from kueuelib.recording.reader import Begin
 from kueuelib.recording.writer import RecordingOptions
 from kueuelib.runtime.cache import Cache
-from kueuelib.runtime.client import Client
-from kueuelib.runtime.manager import Group, Manager
-from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.runtime.manager import Group
 from kueuelib.scheduler.settings import Settings
 
 _KEPT = (
@@ -56,20 +55,13 @@ def recorder_configuration(configuration: Configuration) -> Configuration:
     )
 
 
-async def assemble_recorder(
-    manager: Manager,
-    configuration: Configuration,
-    client: Client,
-    telemetry: Telemetry,
-    version: str,
-    source: str,
-    *,
-    recording: RecordingOptions,
-) -> None:
+async def assemble_recorder(program: ProgramContext, *, recording: RecordingOptions) -> None:
     """Adds the parts that follow a cluster and record the facts that a manager would receive."""
-    cache = Cache(client, telemetry=telemetry)
-    engine = engine_for(manager, engine_settings(configuration, source), recording)
-    feed_from(manager, cache, client, Feed(engine, _Silent()), version)
+    manager, client = program.manager, program.client
+    cache = Cache(client, telemetry=program.telemetry)
+    settings = engine_settings(program.configuration, program.source)
+    engine = engine_for(manager, settings, recording)
+    feed_from(manager, cache, client, Feed(engine, _Silent()), program.version)
     manager.add(Group.CACHES, cache, "caches")
 
 

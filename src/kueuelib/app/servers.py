@@ -14,6 +14,7 @@ from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import ObjectKey
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.decision_settings import engine_settings
+from kueuelib.app.program_context import ProgramContext
 from kueuelib.controllers.feed import Feed
 from kueuelib.controllers.manifests import server_names
 from kueuelib.runtime.access_reviews import PathReaders
@@ -24,8 +25,8 @@ from kueuelib.runtime.client import Client
 from kueuelib.runtime.cluster import ServerContact
 from kueuelib.runtime.http import MetricsServer, ProbeServer
 from kueuelib.runtime.logs import get_logger
-from kueuelib.runtime.manager import ABORT_DEADLINE, Group, Manager
-from kueuelib.runtime.telemetry import LoopLag, Telemetry
+from kueuelib.runtime.manager import ABORT_DEADLINE, Group
+from kueuelib.runtime.telemetry import LoopLag
 from kueuelib.runtime.webhook.server import WebhookServer
 from kueuelib.runtime.webhook.trust import CertificateKeeper, Trusting
 from kueuelib.scheduler.engine import Engine
@@ -36,29 +37,22 @@ if TYPE_CHECKING:
 
 
 def add_servers(
-    manager: Manager,
-    configuration: Configuration,
-    client: Client,
-    telemetry: Telemetry,
+    program: ProgramContext,
     webhooks: WebhookServer,
     cache: Cache,
-    source: str,
     metrics_tls: ssl.SSLContext | None = None,
 ) -> None:
     """Adds the servers of probes and metrics that the configuration asks for.
 
     Args:
-        manager: runs them.
-        configuration: where to listen.
-        client: reaches the API server.
-        telemetry: the metrics to serve.
+        program: gets them.
         webhooks: must serve before the program is ready.
         cache: the program is not ready while one of its kinds is not served.
-        source: what to call the configuration in errors.
         metrics_tls: the context for metrics over HTTPS, with authorization; None: plain HTTP, open
             to everyone.
     """
-    probes = _probe_server(configuration, source)
+    manager, configuration, client = program.manager, program.configuration, program.client
+    probes = _probe_server(configuration, program.source)
     if probes:
         contact = ServerContact(client)
         probes.add_ready_check("apiserver", contact.problem, shown=True)
@@ -67,37 +61,30 @@ def add_servers(
         probes.add_ready_check("manager", lambda: "" if manager.ready else "not all parts run")
         manager.add(Group.SERVERS, contact, "contact with the API server")
         manager.add(Group.SERVERS, probes, "probes")
-    address = parse_address(configuration.metrics.bind_address, f"{source}: metrics.bindAddress")
+    subject, telemetry = f"{program.source}: metrics.bindAddress", program.telemetry
+    address = parse_address(configuration.metrics.bind_address, subject)
     if address:
         guard = None if metrics_tls is None else PathReaders(client, "/metrics").check
-        subject = f"{source}: metrics.bindAddress"
         server = MetricsServer(*address, telemetry, subject=subject, tls=metrics_tls, guard=guard)
         manager.add(Group.SERVERS, LoopLag(telemetry), "loop lag")
         manager.add(Group.SERVERS, server, "metrics")
 
 
 def add_webhooks(
-    manager: Manager,
-    configuration: Configuration,
-    client: Client,
-    telemetry: Telemetry,
+    program: ProgramContext,
     names: tuple[str, str],
-    source: str,
     trusting: Iterable[Trusting] = (),
     contexts: Iterable[ssl.SSLContext] = (),
 ) -> WebhookServer:
     """Adds the webhook server, and the keeper of its certificate.
 
     Args:
-        manager: runs both.
-        configuration: where to listen, and where the certificate is kept.
-        client: reads and writes the certificate.
-        telemetry: where the server reports.
+        program: gets both.
         names: of the mutating and of the validating webhook configuration.
-        source: what to call the configuration in errors.
         trusting: further objects that carry the certificate of our authority.
         contexts: of further servers with the same certificate.
     """
+    configuration, telemetry = program.configuration, program.telemetry
     certificates = configuration.internal_cert_management
     namespace = configuration.manager_namespace
     host = configuration.webhook.host
@@ -113,7 +100,9 @@ def add_webhooks(
     ]
     if certificates.enable:
         secret = ObjectKey(namespace, certificates.webhook_secret_name)
-        keeper = CertificateKeeper(client, [context, *contexts], secret, hosts, all_trusting)
+        keeper = CertificateKeeper(
+            program.client, [context, *contexts], secret, hosts, all_trusting
+        )
     else:
         folder = configuration.webhook.certificate_folder
         keeper = CertificateFiles([context, *contexts], folder, telemetry=telemetry)
@@ -122,22 +111,19 @@ def add_webhooks(
         configuration.webhook.port,
         context,
         telemetry=telemetry,
-        subject=f"{source}: webhook.port",
+        subject=f"{program.source}: webhook.port",
     )
-    manager.add(Group.WEBHOOKS, keeper, "certificates")
-    manager.add(Group.WEBHOOKS, server, "webhook server")
+    program.manager.add(Group.WEBHOOKS, keeper, "certificates")
+    program.manager.add(Group.WEBHOOKS, server, "webhook server")
     return server
 
 
 def add_visibility(
-    manager: Manager,
-    configuration: Configuration,
-    client: Client,
+    program: ProgramContext,
     engine: Engine,
     feed: Feed,
     life: LifeSettings,
     context: ssl.SSLContext,
-    source: str,
 ) -> ExpectedStarts | None:
     """Adds the visibility API, if the configuration asks for it; it is served in every replica.
 
@@ -146,17 +132,22 @@ def add_visibility(
     Returns:
         What predicts starts, whose settings for times may change; None without the API.
     """
-    wanted = configuration.visibility_server
+    manager, wanted = program.manager, program.configuration.visibility_server
     if wanted is None:
         return None
     from kueuelib.app.expected_starts import ExpectedStarts
     from kueuelib.controllers.visibility.server import VisibilityServer
 
-    starts = ExpectedStarts(engine, engine_settings(configuration, source), life)
+    starts = ExpectedStarts(engine, engine_settings(program.configuration, program.source), life)
     feed.follow(starts.observe)
-    key = f"{source}: visibilityServer.bindPort"
     server = VisibilityServer(
-        wanted.bind_address, wanted.bind_port, context, client, engine, starts, subject=key
+        wanted.bind_address,
+        wanted.bind_port,
+        context,
+        program.client,
+        engine,
+        starts,
+        subject=f"{program.source}: visibilityServer.bindPort",
     )
     manager.add(Group.OTHERS, starts, "expected starts")
     manager.add(Group.OTHERS, server, "visibility API")

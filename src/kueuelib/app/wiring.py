@@ -6,7 +6,7 @@ import gc
 import linecache
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 import attrs
@@ -19,6 +19,7 @@ from kueuelib.app.configuration import Configuration
 from kueuelib.app.configuration_reading import check_addresses, election_options
 from kueuelib.app.decision_settings import engine_settings
 from kueuelib.app.part_settings import job_settings, life_settings
+from kueuelib.app.program_context import Assemble, ProgramContext
 from kueuelib.app.reloading import RESTART_NEEDED, ConfigurationFile
 from kueuelib.app.running_configuration import PUBLISHED, LeaseNotes, published
 from kueuelib.app.servers import add_servers, add_visibility, add_webhooks, waiting_probes
@@ -57,28 +58,21 @@ if TYPE_CHECKING:
 
 
 def add_checks(
-    manager: Manager,
-    cache: Cache,
-    client: Client,
-    recorder: EventRecorder,
-    version: str,
-    telemetry: Telemetry,
-    namespace: str,
+    program: ProgramContext, cache: Cache, client: Client, recorder: EventRecorder
 ) -> None:
     """Adds the built-in check, those of installed packages, and the watch for silent processes.
 
     Args:
-        manager: runs them.
+        program: gets them.
         cache: shares informers.
         client: writes.
         recorder: for events.
-        version: of the queueing API on the wire.
-        telemetry: where controllers report.
-        namespace: holds the Leases of checks that run in their own processes.
 
     Raises:
         ConfigError: a package offers something that cannot be loaded or is not a check.
     """
+    manager, version, telemetry = program.manager, program.version, program.telemetry
+    namespace = program.configuration.manager_namespace
     checks = (provisioning_check(version=version), *installed())
     setup(manager, cache, client, recorder, checks, version=version, telemetry=telemetry)
     informer = cache.informer(ADMISSION_CHECKS.at(version))
@@ -95,22 +89,6 @@ GC_THRESHOLDS = (20_000, 10, 500)
 A full one, which holds it for as long as there are objects, is as rare as with 100,000, 20, 50.
 """
 NANOSECONDS = 1e9
-
-
-class Assemble(Protocol):
-    """Adds the parts of a program to its manager."""
-
-    async def __call__(
-        self,
-        manager: Manager,
-        configuration: Configuration,
-        client: Client,
-        telemetry: Telemetry,
-        version: str,
-        source: str,
-    ) -> None:
-        """Add them; nothing is started yet."""
-        ...
 
 
 async def run_manager(
@@ -159,51 +137,34 @@ def lives_of(
     identity = default_identity()  # of all lives, so that the next one knows the lost lease as ours
 
     async def once(life: ProgramRun, patience: float) -> None:
-        await _run_once(configuration, source, cluster, patience, assemble, life, identity)
+        telemetry = Telemetry()
+        rate = configuration.client_connection
+        async with await connect(
+            cluster,
+            observer=RestMetrics(telemetry),
+            user_agent=USER_AGENT,
+            field_manager="kueue",
+            qps=rate.qps,
+            burst=rate.burst,
+        ) as client:
+            async with waiting_probes(configuration, client, source):
+                await wait_for_server(client, patience)
+                version = await queueing_version(client)
+            election = await _elector(configuration, source, cluster, telemetry, identity)
+            try:
+                manager = Manager(elector=election.elector if election else None)
+                program = ProgramContext(manager, configuration, client, telemetry, version, source)
+                await (assemble or assemble_manager)(program)
+                await life.run(manager)
+            finally:
+                if election:
+                    await election.client.close()
 
     return once
 
 
-async def _run_once(
-    configuration: Configuration,
-    source: str,
-    cluster: Path | Endpoint | None,
-    server_timeout: float,
-    assemble: Assemble | None,
-    life: ProgramRun,
-    identity: str,
-) -> None:
-    telemetry = Telemetry()
-    rate = configuration.client_connection
-    async with await connect(
-        cluster,
-        observer=RestMetrics(telemetry),
-        user_agent=USER_AGENT,
-        field_manager="kueue",
-        qps=rate.qps,
-        burst=rate.burst,
-    ) as client:
-        async with waiting_probes(configuration, client, source):
-            await wait_for_server(client, server_timeout)
-            version = await queueing_version(client)
-        election = await _elector(configuration, source, cluster, telemetry, identity)
-        try:
-            manager = Manager(elector=election.elector if election else None)
-            add_parts = assemble or assemble_manager
-            await add_parts(manager, configuration, client, telemetry, version, source)
-            await life.run(manager)
-        finally:
-            if election:
-                await election.client.close()
-
-
 async def assemble_manager(
-    manager: Manager,
-    configuration: Configuration,
-    client: Client,
-    telemetry: Telemetry,
-    version: str,
-    source: str,
+    program: ProgramContext,
     recording: RecordingOptions | None = None,
     file: Path | None = None,
     *,
@@ -215,6 +176,8 @@ async def assemble_manager(
     the manager follows changes of that configuration file. Unless it is `alone` in its process, it
     leaves the garbage collector to the program around it.
     """
+    manager, configuration = program.manager, program.configuration
+    client, telemetry = program.client, program.telemetry
     annotate = manager.annotate_lease
     if file is not None and not configuration.leader_election.leader_elect:
         notes = LeaseNotes(client, configuration.lease)
@@ -230,7 +193,7 @@ async def assemble_manager(
         sync_timeout=configuration.controller.cache_sync_timeout / NANOSECONDS,
         telemetry=telemetry,
     )
-    engine = engine_for(manager, engine_settings(configuration, source), recording)
+    engine = engine_for(manager, engine_settings(configuration, program.source), recording)
     controllers = setup_controllers(
         manager,
         cache,
@@ -239,7 +202,7 @@ async def assemble_manager(
         engine,
         telemetry=telemetry,
         settings=ControllerSettings(
-            version=version,
+            version=program.version,
             workers=workers,
             resource_metrics=configuration.metrics.enable_cluster_queue_resources,
             local_queues_reported=configuration.metrics.local_queue_metrics.selector,
@@ -256,13 +219,12 @@ async def assemble_manager(
         cache,
         recorder,
         settings,
-        version=version,
+        version=program.version,
         registry=registry,
         telemetry=telemetry,
     )
     add_jobs(manager, wired, recorder)
-    namespace = configuration.manager_namespace
-    add_checks(manager, cache, leading, recorder, version, telemetry, namespace)
+    add_checks(program, cache, leading, recorder)
     manager.add(Group.CACHES, cache, "caches")
     if alone:
         manager.add(Group.SERVERS, SettledMemory(cache), "memory")
@@ -274,18 +236,14 @@ async def assemble_manager(
         trusting += [Trusting(API_SERVICES, name, optional=True) for name in api_service_names()]
     visibility = configuration.tls.context()  # of its own: it asks for client certificates
     metrics = configuration.tls.context()
-    server = add_webhooks(
-        manager, configuration, client, telemetry, names, source, trusting, [visibility, metrics]
-    )
+    server = add_webhooks(program, names, trusting, [visibility, metrics])
     serve_queueing(server, admits_claims=settings.admits_claims, places_pods=settings.places_pods)
-    webhooks = Webhooks(server, *names, manager_user(namespace))
+    webhooks = Webhooks(server, *names, manager_user(configuration.manager_namespace))
     enabled = registry.enabled(settings.frameworks)
     add_job_webhooks(manager, client, webhooks, wired, enabled, settings)
-    add_servers(manager, configuration, client, telemetry, server, cache, source, metrics)
+    add_servers(program, server, cache, metrics)
     life = life_settings(configuration)
-    starts = add_visibility(
-        manager, configuration, client, engine, controllers.feed, life, visibility, source
-    )
+    starts = add_visibility(program, engine, controllers.feed, life, visibility)
     if file is not None:
 
         def take(reloaded: Configuration) -> None:

@@ -12,7 +12,8 @@ import attrs
 from kueuelib.api.yaml_text import to_yaml
 from kueuelib.app.configuration_reading import load_configuration
 from kueuelib.app.configuration_text import as_content
-from kueuelib.app.wiring import Assemble, assemble_manager, run_manager
+from kueuelib.app.program_context import Assemble
+from kueuelib.app.wiring import assemble_manager, run_manager
 from kueuelib.runtime import logs
 from kueuelib.runtime.entry import run_program
 

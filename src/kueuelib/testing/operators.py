@@ -28,8 +28,9 @@ from kueuelib.app.configuration import (
 )
 from kueuelib.app.installation import Installation, install, resource_of_object
 from kueuelib.app.own_process import assembler, own_configuration
+from kueuelib.app.program_context import Assemble, ProgramContext
 from kueuelib.app.program_manifests import own_webhooks
-from kueuelib.app.wiring import Assemble, assemble_manager
+from kueuelib.app.wiring import assemble_manager
 from kueuelib.checks.assembly import setup as setup_checks
 from kueuelib.checks.definition import Check
 from kueuelib.controllers.webhooks import by_url
@@ -285,7 +286,7 @@ async def _manager(
     client: Client, configuration: Configuration, version: str, assemble: Assemble
 ) -> Manager:
     manager, own = Manager(), Client(client.transport, field_manager="kueue")
-    await assemble(manager, configuration, own, Telemetry(), version, "queueing")
+    await assemble(ProgramContext(manager, configuration, own, Telemetry(), version, "queueing"))
     return manager
 
 

@@ -17,6 +17,7 @@ from kueuelib.app import servers, wiring
 from kueuelib.app.configuration import Configuration
 from kueuelib.app.configuration_reading import election_options, parse_configuration
 from kueuelib.app.part_settings import job_settings
+from kueuelib.app.program_context import ProgramContext
 from kueuelib.controllers.assembly import ControllerSettings
 from kueuelib.controllers.visibility import server
 from kueuelib.jobs.contract.settings import JobSettings
@@ -114,9 +115,8 @@ async def told(content: Mapping[str, Any], version: str) -> Told:
         with pytest.raises(ConnectionAbortedError):
             await wiring.lives_of(configuration, "test", None)(Mock(ProgramRun), 0.0)
         calls["connect"] = ((), connected.call_args.kwargs)
-        await wiring.assemble_manager(
-            manager, configuration, client, Telemetry(), "v1beta2", "test"
-        )
+        program = ProgramContext(manager, configuration, client, Telemetry(), "v1beta2", "test")
+        await wiring.assemble_manager(program)
     return Told(configuration, calls)
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kueuelib.api.kinds import MANAGER_NAMESPACE, V1BETA2
+from kueuelib.app.configuration import Configuration
+from kueuelib.app.program_context import ProgramContext
 from kueuelib.app.wiring import add_checks
 from kueuelib.checks.definition import GROUP
 from kueuelib.runtime.cache import Cache
@@ -44,8 +46,9 @@ async def test_the_check_of_an_installed_package_decides_in_the_manager(
     recorder = EventRecorder(checks.client, "test")
     manager.add(Group.EVENTS, recorder)
     manager.add(Group.CACHES, cache)
-    telemetry = Telemetry()
-    add_checks(manager, cache, checks.client, recorder, V1BETA2, telemetry, MANAGER_NAMESPACE)
+    configuration = Configuration(namespace=MANAGER_NAMESPACE)
+    program = ProgramContext(manager, configuration, checks.client, Telemetry(), V1BETA2, "test")
+    add_checks(program, cache, checks.client, recorder)
     async with checks.world.running():
         task = asyncio.create_task(manager.run())
         try:

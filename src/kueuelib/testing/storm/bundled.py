@@ -12,8 +12,9 @@ from kueuelib.app.configuration import Configuration
 from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.app.installation import Installation, install
 from kueuelib.app.own_process import assembler, own_configuration
+from kueuelib.app.program_context import Assemble, ProgramContext
 from kueuelib.app.program_manifests import process_manifests
-from kueuelib.app.wiring import Assemble, assemble_manager, lives_of
+from kueuelib.app.wiring import assemble_manager, lives_of
 from kueuelib.jobs.assembly import process_name
 from kueuelib.jobs.contract.integration import Integration
 from kueuelib.runtime.client import Client
@@ -80,18 +81,10 @@ class ManagerProcess:
         """Request an orderly end."""
         self._life.stop()
 
-    async def _assemble(
-        self,
-        manager: Manager,
-        configuration: Configuration,
-        client: Client,
-        telemetry: Telemetry,
-        version: str,
-        source: str,
-    ) -> None:
-        self.root = manager
-        self.telemetries.append(telemetry)
-        await self._add_parts(manager, configuration, client, telemetry, version, source)
+    async def _assemble(self, program: ProgramContext) -> None:
+        self.root = program.manager
+        self.telemetries.append(program.telemetry)
+        await self._add_parts(program)
 
 
 class BundledManager:
