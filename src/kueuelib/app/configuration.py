@@ -37,7 +37,7 @@ from kueuelib.app.decoding import (
     more_than,
     one_of,
 )
-from kueuelib.app.metrics_block import CustomMetricLabel, LocalQueueMetricsConfiguration
+from kueuelib.app.metrics_block import Metrics
 from kueuelib.runtime.addresses import own_namespace
 
 _VERSIONS: Final = {
@@ -141,18 +141,6 @@ class LeaderElection:
     lease_duration: Duration = Duration(15)
     renew_deadline: Duration = Duration(10)
     retry_period: Duration = Duration(2)
-
-
-@attrs.frozen
-class Metrics:
-    """The metrics endpoint, over HTTPS; address `"0"` turns it off."""
-
-    bind_address: str = ":8443"
-    enable_cluster_queue_resources: bool = False
-    custom_labels: tuple[CustomMetricLabel, ...] = ()
-    local_queue_metrics: LocalQueueMetricsConfiguration = attrs.field(
-        factory=LocalQueueMetricsConfiguration
-    )
 
 
 @attrs.frozen
@@ -292,7 +280,7 @@ class Configuration:
     namespace: str = ""
     webhook: WebhookConfiguration = WebhookConfiguration()
     leader_election: LeaderElection = LeaderElection()
-    metrics: Metrics = Metrics()
+    metrics: Metrics = attrs.field(factory=Metrics)
     health: Health = Health()
     pprof_bind_address: str = ""
     tls: Tls = attrs.field(factory=Tls)

@@ -1,4 +1,4 @@
-"""The blocks below `metrics` of the configuration (KEP-1833, KEP-7066)."""
+"""The block `metrics` of the configuration, and its value for the series (KEP-1833, KEP-7066)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from kueuelib.controllers.series_labels import (
     LOCAL_QUEUE,
     WORKLOAD,
     CustomLabel,
+    MetricSettings,
 )
 from kueuelib.machinery.selectors import EVERYTHING, NOTHING, Selector, from_label_selector
 
@@ -78,6 +79,27 @@ class CustomMetricLabel:
             key=self.key,
             annotation=bool(self.source_annotation_key),
             tracked=self.tracked_values,
+        )
+
+
+@attrs.frozen
+class Metrics:
+    """The metrics endpoint, over HTTPS; address `"0"` turns it off."""
+
+    bind_address: str = ":8443"
+    enable_cluster_queue_resources: bool = False
+    custom_labels: tuple[CustomMetricLabel, ...] = ()
+    local_queue_metrics: LocalQueueMetricsConfiguration = attrs.field(
+        factory=LocalQueueMetricsConfiguration
+    )
+
+    @property
+    def settings(self) -> MetricSettings:
+        """Which series there are."""
+        return MetricSettings(
+            resources=self.enable_cluster_queue_resources,
+            local_queues=self.local_queue_metrics.selector,
+            custom_labels=tuple(each.label for each in self.custom_labels),
         )
 
 

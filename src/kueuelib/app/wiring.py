@@ -204,9 +204,7 @@ async def assemble_manager(
         settings=ControllerSettings(
             version=program.version,
             workers=workers,
-            resource_metrics=configuration.metrics.enable_cluster_queue_resources,
-            local_queues_reported=configuration.metrics.local_queue_metrics.selector,
-            custom_labels=tuple(each.label for each in configuration.metrics.custom_labels),
+            metrics=configuration.metrics.settings,
             life=life_settings(configuration),
             reason_events=configuration.integrations.reason_events,
         ),

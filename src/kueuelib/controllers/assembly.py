@@ -49,9 +49,10 @@ from kueuelib.controllers.queues import (
 from kueuelib.controllers.series_labels import (
     CLUSTER_QUEUE,
     COHORT,
+    DEFAULT_METRICS,
     LOCAL_QUEUE,
     ByWorkload,
-    CustomLabel,
+    MetricSettings,
     SeriesLabels,
     role_of,
 )
@@ -65,7 +66,7 @@ from kueuelib.controllers.workload import (
 )
 from kueuelib.controllers.workload_metrics import WorkloadMetrics
 from kueuelib.machinery.backoff import ItemExponential
-from kueuelib.machinery.selectors import EVERYTHING, Selector
+from kueuelib.machinery.selectors import Selector
 from kueuelib.runtime.addresses import own_namespace
 from kueuelib.runtime.cache import Cache, OptionalInformer
 from kueuelib.runtime.client import Client
@@ -97,11 +98,7 @@ class ControllerSettings:
         workers: how many objects are reconciled at a time, by `Kind.group`; by
             default `WORKERS` Workloads, and one object of any other kind.
         appliers: how many Workload statuses are written at a time.
-        resource_metrics: whether quota and usage are reported by flavor and resource
-            (`metrics.enableClusterQueueResources`).
-        local_queues_reported: the LocalQueues with metrics, by their labels
-            (`metrics.localQueueMetrics`).
-        custom_labels: labels of objects on their series (`metrics.customLabels`).
+        metrics: which series there are.
         life: time limits in the life of a Workload.
         reason_events: whether jobs get Events that say why their Workloads wait
             (`integrations.reasonEvents`).
@@ -110,9 +107,7 @@ class ControllerSettings:
     version: str = attrs.field(default=V1BETA2, converter=known_version)
     workers: Mapping[str, int] = attrs.field(factory=dict)
     appliers: int = 16
-    resource_metrics: bool = False
-    local_queues_reported: Selector = EVERYTHING
-    custom_labels: tuple[CustomLabel, ...] = ()
+    metrics: MetricSettings = DEFAULT_METRICS
     life: LifeSettings = attrs.field(factory=LifeSettings)
     reason_events: bool = True
 
@@ -235,13 +230,15 @@ def setup(
     informers = _informers(cache, settings.version)
     informers.index()
     by_workload = ByWorkload(
-        settings.custom_labels, informers.workloads.store.get, engine.waiting, engine.admitted
+        settings.metrics.custom_labels,
+        informers.workloads.store.get,
+        engine.waiting,
+        engine.admitted,
     )
     local_queue_metrics = LocalQueueMetrics(
         telemetry,
         informers.local_queues.store.get,
-        settings.local_queues_reported,
-        resources=settings.resource_metrics,
+        settings.metrics,
         inadmissible=engine.inadmissible_in,
         by_workload=by_workload,
     )
@@ -270,7 +267,7 @@ def setup(
     cohorts = feed_from(manager, cache, client, feed, settings.version, clock=clock)
     telemetry.more_labels = SeriesLabels(
         lambda: role_of(manager.leading),
-        settings.custom_labels,
+        settings.metrics.custom_labels,
         {
             COHORT: lambda key: cohorts.store.get(key),  # noqa: PLW0108 - another store later
             CLUSTER_QUEUE: informers.cluster_queues.store.get,
@@ -372,7 +369,7 @@ def setup(
     report_queues(
         telemetry,
         states,
-        resources=settings.resource_metrics,
+        settings=settings.metrics,
         pending=engine.pending_requests,
         shapes=engine.pending_shapes,
         by_workload=by_workload,

@@ -13,8 +13,14 @@ import attrs
 from kueuelib.api.kueue import LocalFlavorUsage
 from kueuelib.api.meta import Obj, ObjectKey, key_of, labels_of
 from kueuelib.api.quantity import Quantity
-from kueuelib.controllers.series_labels import ADMITTED_NOW, NOT_BY_WORKLOAD, ByWorkload
-from kueuelib.machinery.selectors import EVERYTHING, Selector
+from kueuelib.controllers.series_labels import (
+    ADMITTED_NOW,
+    DEFAULT_METRICS,
+    NOT_BY_WORKLOAD,
+    ByWorkload,
+    MetricSettings,
+)
+from kueuelib.machinery.selectors import Selector
 from kueuelib.scheduler.knowledge import LocalQueueNumbers, QueueStatus
 from kueuelib.scheduler.quota.queue_spec import Activity
 from kueuelib.workload import states
@@ -212,7 +218,7 @@ def report_queues(
     telemetry: Telemetry,
     states: Callable[[], Iterable[QueueGauges]] = tuple,
     *,
-    resources: bool = False,
+    settings: MetricSettings = DEFAULT_METRICS,
     pending: Callable[[], Values] = dict,
     shapes: Callable[[], Values] = dict,
     by_workload: ByWorkload = NOT_BY_WORKLOAD,
@@ -222,7 +228,7 @@ def report_queues(
     Args:
         telemetry: where to report.
         states: of all ClusterQueues.
-        resources: whether quota is reported by flavor and resource.
+        settings: which series there are.
         pending: what waiting Workloads ask for, by queue and resource.
         shapes: how many different Workloads wait, by queue and status.
         by_workload: the metrics that are also split by labels of Workloads.
@@ -256,7 +262,7 @@ def report_queues(
         by_status,
         shapes,
     )
-    if resources:
+    if settings.resources:
         text = "What waiting Workloads ask for."
         name = "kueue_cluster_queue_resource_pending"
         telemetry.sampled(name, text, (*queue, "resource"), pending)
@@ -275,7 +281,7 @@ def report_queues(
     def sample() -> dict[str, dict[tuple[str, ...], float]]:
         values: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
         for state in states():
-            for gauge, labels, value in _series_of(state, resources=resources):
+            for gauge, labels, value in _series_of(state, resources=settings.resources):
                 values[gauge][labels] = value
         return values
 
@@ -455,8 +461,7 @@ class LocalQueueMetrics:
     Args:
         telemetry: where to report.
         find: the raw LocalQueue of a key, None when it does not exist.
-        selector: which LocalQueues are reported, by their labels.
-        resources: whether quota is reported by flavor and resource.
+        settings: which series there are.
         inadmissible: how many Workloads of a LocalQueue wait for a change; asked at every scrape.
         by_workload: the metrics that are also split by labels of Workloads.
     """
@@ -465,15 +470,14 @@ class LocalQueueMetrics:
         self,
         telemetry: Telemetry,
         find: Callable[[ObjectKey], Obj | None],
-        selector: Selector = EVERYTHING,
+        settings: MetricSettings = DEFAULT_METRICS,
         *,
-        resources: bool = False,
         inadmissible: Callable[[ObjectKey], int] = lambda _: 0,
         by_workload: ByWorkload = NOT_BY_WORKLOAD,
     ) -> None:
         self._find = find
-        self._selector = selector
-        self._with_resources = resources
+        self._selector = settings.local_queues
+        self._with_resources = settings.resources
         self._inadmissible = inadmissible
         self._series = OwnedSeries()
         self._shown: dict[ObjectKey, _ReportedState] = {}

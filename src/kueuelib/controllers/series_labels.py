@@ -1,4 +1,4 @@
-"""The labels that all series of Kueue have in common, and those that Workloads give them.
+"""Which series there are, and the labels that all of them have or that Workloads give them.
 
 They are computed at the scrape, so that a series follows the role of its replica and the labels of
 its object at once.
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from kueuelib.api.meta import Obj, ObjectKey, annotations_of, labels_of
+from kueuelib.machinery.selectors import EVERYTHING, Selector
 from kueuelib.scheduler.quota.holders import Holder
 
 if TYPE_CHECKING:
@@ -61,6 +62,26 @@ class CustomLabel:
         """The value for the series of an object; empty for an object without the label."""
         value = (annotations_of(obj) if self.annotation else labels_of(obj)).get(self.key, "")
         return value if not self.tracked or value in self.tracked else UNTRACKED
+
+
+@attrs.frozen
+class MetricSettings:
+    """Which series there are; the block `metrics` of the configuration.
+
+    Attributes:
+        resources: whether quota and usage are reported by flavor and resource
+            (`enableClusterQueueResources`).
+        local_queues: the LocalQueues with metrics, by their labels (`localQueueMetrics`).
+        custom_labels: labels of objects on their series (`customLabels`).
+    """
+
+    resources: bool = False
+    local_queues: Selector = EVERYTHING
+    custom_labels: tuple[CustomLabel, ...] = ()
+
+
+DEFAULT_METRICS: Final = MetricSettings()
+"""The series of ClusterQueues without quotas, and those of all LocalQueues."""
 
 
 class SeriesLabels:

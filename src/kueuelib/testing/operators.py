@@ -23,10 +23,10 @@ from kueuelib.app.configuration import (
     Health,
     Integrations,
     LeaderElection,
-    Metrics,
     WebhookConfiguration,
 )
 from kueuelib.app.installation import Installation, install, resource_of_object
+from kueuelib.app.metrics_block import Metrics
 from kueuelib.app.own_process import assembler, own_configuration
 from kueuelib.app.program_context import Assemble, ProgramContext
 from kueuelib.app.program_manifests import own_webhooks

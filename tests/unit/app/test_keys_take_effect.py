@@ -121,7 +121,7 @@ async def told(content: Mapping[str, Any], version: str) -> Told:
 
 
 def labels(told: Told) -> list[tuple[Any, ...]]:
-    return [attrs.astuple(each) for each in told.controllers.custom_labels]
+    return [attrs.astuple(each) for each in told.controllers.metrics.custom_labels]
 
 
 Case = tuple[Any, Callable[[Told], Any], Any]
@@ -165,7 +165,7 @@ CASES: Final[dict[str, Case]] = {
     "metrics.bindAddress": (":9", lambda told: told.args("MetricsServer")[1], 9),
     "metrics.enableClusterQueueResources": (
         True,
-        lambda told: told.controllers.resource_metrics,
+        lambda told: told.controllers.metrics.resources,
         True,
     ),
     "metrics.customLabels[].name": ("b", lambda told: labels(told)[0], ("custom_b", *METRIC[1:])),
@@ -187,12 +187,12 @@ CASES: Final[dict[str, Case]] = {
     "metrics.customLabels[].trackedValues": (["a"], lambda told: labels(told)[0][4], ("a",)),
     "metrics.localQueueMetrics.enable": (
         False,
-        lambda told: told.controllers.local_queues_reported.matches({"a": "b"}),
+        lambda told: told.controllers.metrics.local_queues.matches({"a": "b"}),
         False,
     ),
     "metrics.localQueueMetrics.localQueueSelector": (
         LABELS,
-        lambda told: told.controllers.local_queues_reported.matches({}),
+        lambda told: told.controllers.metrics.local_queues.matches({}),
         False,
     ),
     "health.healthProbeBindAddress": (":9", lambda told: told.args("ProbeServer")[1], 9),

@@ -13,6 +13,7 @@ from kueuelib.app.dashboards import PANELS, dashboard
 from kueuelib.cli.syntax import app
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.queue_metrics import CohortMetrics, LocalQueueMetrics, report_queues
+from kueuelib.controllers.series_labels import MetricSettings
 from kueuelib.jobs.pods.integration import PodMetrics
 from kueuelib.runtime.telemetry import Telemetry
 
@@ -37,7 +38,7 @@ QUERIES = [(query, legend) for panel in PANELS for query, legend in panel.querie
 def served() -> dict[str, set[str]]:
     """The labels of every series, by its name."""
     telemetry = Telemetry()
-    report_queues(telemetry, resources=True)
+    report_queues(telemetry, settings=MetricSettings(resources=True))
     CohortMetrics(telemetry)
     SchedulerMetrics(telemetry)
     LocalQueueMetrics(telemetry, lambda _: None)

@@ -9,6 +9,7 @@ from kueuelib.api.meta import ObjectKey, key_of
 from kueuelib.api.quantity import Quantity
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.queue_metrics import Counted, LocalQueueMetrics, counted
+from kueuelib.controllers.series_labels import MetricSettings
 from kueuelib.machinery.selectors import NOTHING, Selector, from_labels
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler import events
@@ -33,8 +34,9 @@ class World:
     def __init__(self, selector: Selector = TEAM) -> None:
         self.telemetry = Telemetry()
         self.queues: dict[ObjectKey, Any] = {}
+        settings = MetricSettings(resources=True, local_queues=selector)
         self.metrics = LocalQueueMetrics(
-            self.telemetry, self.queues.get, selector, resources=True, inadmissible=lambda _: 2
+            self.telemetry, self.queues.get, settings, inadmissible=lambda _: 2
         )
         self.scheduler = SchedulerMetrics(self.telemetry, local_queues=self.metrics)
 

@@ -10,7 +10,7 @@ import yaml
 
 from kueuelib.controllers.metrics import SchedulerMetrics, report_build
 from kueuelib.controllers.queue_metrics import CohortMetrics, LocalQueueMetrics, report_queues
-from kueuelib.controllers.series_labels import SeriesLabels
+from kueuelib.controllers.series_labels import MetricSettings, SeriesLabels
 from kueuelib.controllers.workload_metrics import WorkloadMetrics
 from kueuelib.jobs.pods.integration import PodMetrics
 from kueuelib.jobs.reconcile.metrics import JobMetrics
@@ -30,9 +30,10 @@ MISSING = {
 def served() -> dict[str, tuple[str, set[str]]]:
     """Type and labels of every metric that a manager registers."""
     telemetry = Telemetry()
-    local = LocalQueueMetrics(telemetry, lambda _: None, resources=True)
+    settings = MetricSettings(resources=True)
+    local = LocalQueueMetrics(telemetry, lambda _: None, settings)
     metrics = SchedulerMetrics(telemetry, local_queues=local)
-    report_queues(telemetry, resources=True)
+    report_queues(telemetry, settings=settings)
     CohortMetrics(telemetry)
     PodMetrics(telemetry)
     JobMetrics(telemetry)

@@ -16,6 +16,7 @@ from kueuelib.controllers.queue_metrics import (
     quotas_of,
     report_queues,
 )
+from kueuelib.controllers.series_labels import MetricSettings
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler.knowledge import QueueStatus
 
@@ -59,7 +60,7 @@ def test_a_queue_has_the_series_of_its_present_state() -> None:
         Telemetry(),
         [QueueGauges("cq", "active", {"cohort": "old"}, NUMBERS, "top")],
     )
-    report_queues(telemetry, lambda: states, resources=True)
+    report_queues(telemetry, lambda: states, settings=MetricSettings(resources=True))
     spec = {"cohortName": "new"}
     usage = (flavor("f", 3), flavor("g", 2))
     numbers = attrs.evolve(NUMBERS, share=math.inf, reservation=usage, usage=usage[:1])
@@ -106,7 +107,8 @@ def test_the_series_of_a_cohort_follow_its_tree_and_go_with_it() -> None:
 @pytest.mark.parametrize("resources", [True, False])
 def test_what_waits_is_reported_with_quotas_only(resources: bool) -> None:
     telemetry = Telemetry()
-    report_queues(telemetry, resources=resources, pending=lambda: {("a", "cpu"): 2.5})
+    settings = MetricSettings(resources=resources)
+    report_queues(telemetry, settings=settings, pending=lambda: {("a", "cpu"): 2.5})
     found = lines(telemetry, "kueue_cluster_queue_resource_pending")
     wanted = ['kueue_cluster_queue_resource_pending{cluster_queue="a",resource="cpu"} 2.5']
     assert found == (wanted if resources else [])

@@ -14,7 +14,13 @@ from kueuelib.api.meta import Obj, ObjectKey
 from kueuelib.app.configuration_reading import parse_configuration
 from kueuelib.controllers.metrics import SchedulerMetrics
 from kueuelib.controllers.queue_metrics import LocalQueueMetrics, counted, report_queues
-from kueuelib.controllers.series_labels import CLUSTER_QUEUE, ByWorkload, CustomLabel, SeriesLabels
+from kueuelib.controllers.series_labels import (
+    CLUSTER_QUEUE,
+    ByWorkload,
+    CustomLabel,
+    MetricSettings,
+    SeriesLabels,
+)
 from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import decide
@@ -177,7 +183,7 @@ async def test_admitted_workloads(world: World, life: Any) -> None:
         assert series_of(world.telemetry, f"{pre}_admitted_workloads_total") == every
         assert series_of(world.telemetry, f"{pre}_admission_wait_time_seconds_count") == every
 
-    async with world.running(custom_labels=labels_of(ADMITTED["labels"])):
+    async with world.running(metrics=MetricSettings(custom_labels=labels_of(ADMITTED["labels"]))):
         for name, (kind, anno) in life["create"].items():
             await world.workload(
                 name, labels={"workload-kind": kind}, annotations={"workload-anno": anno}

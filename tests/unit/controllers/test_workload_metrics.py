@@ -13,9 +13,11 @@ from kueuelib.controllers.queue_metrics import LocalQueueMetrics, exponential
 from kueuelib.controllers.series_labels import (
     CLUSTER_QUEUE,
     COHORT,
+    DEFAULT_METRICS,
     LOCAL_QUEUE,
     UNTRACKED,
     CustomLabel,
+    MetricSettings,
     SeriesLabels,
     role_of,
 )
@@ -71,10 +73,9 @@ HELD = {"admission": {"clusterQueue": "cq"}}
 class Watched:
     """Workload metrics that see what a test says."""
 
-    def __init__(self, *, leading: bool = True, selector: Any = None) -> None:
+    def __init__(self, *, leading: bool = True, settings: MetricSettings = DEFAULT_METRICS) -> None:
         self.telemetry = Telemetry()
-        options = {} if selector is None else {"selector": selector}
-        local = LocalQueueMetrics(self.telemetry, lambda key: LOCAL, **options)
+        local = LocalQueueMetrics(self.telemetry, lambda key: LOCAL, settings)
         metrics = SchedulerMetrics(self.telemetry, local_queues=local)
         self.metrics = WorkloadMetrics(
             self.telemetry,
@@ -208,7 +209,7 @@ def test_a_replica_that_does_not_lead_shows_gauges_only() -> None:
 
 
 def test_local_queues_that_are_not_selected_have_no_series() -> None:
-    watched = Watched(selector=NOTHING)
+    watched = Watched(settings=MetricSettings(local_queues=NOTHING))
     old = workload(RESERVED, ADMITTED, **HELD)
     watched.see(None, workload())
     watched.see(old, workload(RESERVED, ADMITTED, READY, ("Finished", "True", "S", 1.0), **HELD))
@@ -287,7 +288,7 @@ async def test_the_life_of_a_workload_is_counted_on_a_server(world: World) -> No
     await world.queues()
     body = {"metadata": {"labels": {"team": "red"}}}
     await world.patch(kinds.CLUSTER_QUEUES, "cq", body)
-    async with world.running(custom_labels=(team,)):
+    async with world.running(metrics=MetricSettings(custom_labels=(team,))):
         await world.workload("late", cpu="9")
         await world.workload("wl")
         await world.is_("wl", "Admitted")
