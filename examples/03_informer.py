@@ -13,7 +13,7 @@ def team_of(obj: Obj) -> Iterable[str]:
     return filter(None, [labels_of(obj).get("team")])
 
 
-def told(delta: Delta[Obj]) -> None:
+def on_change(delta: Delta[Obj]) -> None:
     """Called after the store has changed."""
     print(delta.kind.value, delta.key)
 
@@ -24,7 +24,7 @@ async def main() -> None:
         cache, manager = Cache(client), Manager()
         informer = cache.informer(kinds.CONFIG_MAPS, label_selector="team")
         informer.add_index("team", team_of)
-        informer.add_handler(told)
+        informer.add_handler(on_change)
         manager.add(Group.CACHES, cache)
         running = asyncio.create_task(manager.run())
         await informer.wait_synced()

@@ -14,8 +14,8 @@ async def test_a_site_is_ready_when_its_pods_are(kube_client: Client) -> None:
         web = await deployments.get(one.key)
         assert (web.spec.replicas, is_true(one, "Ready")) == (2, False)
 
-        told = {"status": {"replicas": 2, "readyReplicas": 2}}
-        await deployments.patch(one.key, told, PatchType.MERGE, subresource="status")
+        body = {"status": {"replicas": 2, "readyReplicas": 2}}
+        await deployments.patch(one.key, body, PatchType.MERGE, subresource="status")
 
         async def ready() -> bool:
             return is_true(await sites.get(one.key), "Ready")

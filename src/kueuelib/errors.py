@@ -184,7 +184,7 @@ class ApiError(KueuelibError):
         self.code = type(self).code if code is None else code
         self.reason = type(self).reason if reason is None else reason
         self.details = dict(details or {})
-        self._tells_details = details is not None
+        self._has_details = details is not None
         self.retry_after = retry_after
         self.answer: Any = None
 
@@ -200,7 +200,7 @@ class ApiError(KueuelibError):
         }
         if self.reason:
             body["reason"] = self.reason
-        if self.details or self._tells_details:
+        if self.details or self._has_details:
             body["details"] = self.details
         return body
 

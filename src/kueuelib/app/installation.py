@@ -290,7 +290,7 @@ async def install(
     client: Client,
     installation: Installation,
     deadline: float,
-    tell: Callable[[str], object] | None = None,
+    report: Callable[[str], object] | None = None,
 ) -> list[str]:
     """Writes everything, and waits until the new kinds are served; returns what was written, as
     text.
@@ -302,7 +302,7 @@ async def install(
         client: with an administrator's rights.
         installation: the objects to write.
         deadline: seconds that the cluster has to serve the new kinds.
-        tell: is called with each line as soon as it is true.
+        report: is called with each line as soon as it is true.
 
     Raises:
         ApiError: the server refused something.
@@ -321,8 +321,8 @@ async def install(
 
     def say(line: str) -> None:
         lines.append(line)
-        if tell is not None:
-            tell(line)
+        if report is not None:
+            report(line)
 
     async def write(objects: Iterable[Obj]) -> None:
         for obj in objects:
@@ -353,12 +353,12 @@ async def install(
 
 async def _left(client: Client, installation: Installation) -> list[str]:
     """What to say about parts that an earlier installation made and this one does without."""
-    told = []
+    lines = []
     if installation.deployed is None:
-        told.append(await pods_left(client, installation.namespace))
+        lines.append(await pods_left(client, installation.namespace))
     if not installation.visibility():
-        told += await apis_left(client)
-    return [line for line in told if line]
+        lines += await apis_left(client)
+    return [line for line in lines if line]
 
 
 async def _moved_from(client: Client, installation: Installation) -> list[str]:

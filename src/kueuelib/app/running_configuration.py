@@ -149,8 +149,8 @@ def published(configuration: Configuration, holder: str) -> str:
     configuration = attrs.evolve(configuration, preemption=preemption)
     decisive = {name: getattr(configuration, name) for name in DECISIVE}
     content, default = as_content(Configuration(**decisive)), as_content(Configuration())
-    told = {key: one for key, one in content.items() if key in _HEADS or one != default.get(key)}
-    return orjson.dumps({"holder": holder, "configuration": told}).decode()
+    changed = {key: one for key, one in content.items() if key in _HEADS or one != default.get(key)}
+    return orjson.dumps({"holder": holder, "configuration": changed}).decode()
 
 
 def holder_of(lease: Obj) -> str:
@@ -162,14 +162,14 @@ def holder_of(lease: Obj) -> str:
     return str(_note(lease).get("holder") or "")
 
 
-def tells_of_a_file(lease: Obj) -> bool:
+def has_own_configuration(lease: Obj) -> bool:
     """Whether the annotation says that a manager ran with another configuration than the default.
 
     Args:
         lease: the stored one.
     """
-    told = _note(lease).get("configuration")
-    return isinstance(told, dict) and bool(told.keys() - {*_HEADS})
+    published = _note(lease).get("configuration")
+    return isinstance(published, dict) and bool(published.keys() - {*_HEADS})
 
 
 def _note(lease: Obj) -> Obj:
@@ -302,10 +302,10 @@ def _with_published(stored: AssumedConfiguration, lease: Obj | None) -> AssumedC
     if content is None:
         return stored
     try:
-        told = _parsed(content, name)
+        leading = _parsed(content, name)
     except ConfigError as error:
         return attrs.evolve(stored, notes=(_unknown(error),))
-    values = {key: getattr(told, key) for key in DECISIVE}
+    values = {key: getattr(leading, key) for key in DECISIVE}
     configuration = attrs.evolve(stored.configuration, **values)
     return attrs.evolve(stored, configuration=configuration, notes=_assumed(configuration, name))
 

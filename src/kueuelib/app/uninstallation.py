@@ -138,24 +138,24 @@ async def uninstall(client: Client, removal: Removal, deadline: float) -> list[s
         if not removal.keep_kinds:
             await _check_finalizers(client)
         await _check_refusals(client, removal)
-    told = [await _delete(client, obj) for obj in reversed(installation.visibility())]
-    told += [await _delete(client, obj) for obj in installation.webhooks()]
-    told += [await _delete(client, obj) for obj in reversed(installation.pods())]
+    lines = [await _delete(client, obj) for obj in reversed(installation.visibility())]
+    lines += [await _delete(client, obj) for obj in installation.webhooks()]
+    lines += [await _delete(client, obj) for obj in reversed(installation.pods())]
     await _until_none(lambda: _pods(client, installation.namespace), "look at these pods", deadline)
-    told += [await _delete(client, obj) for obj in _rights(installation)]
+    lines += [await _delete(client, obj) for obj in _rights(installation)]
     released, _ = await _release(client, [PODS], POD_FINALIZER, MANAGED_LABEL)
-    told.append(f"{counted(released, 'Pod')} released")
+    lines.append(f"{counted(released, 'Pod')} released")
     if not removal.keep_kinds:
-        told += await _remove_kinds(client, deadline)
+        lines += await _remove_kinds(client, deadline)
     own = [obj for obj in installation.foundation() if obj["kind"] != "Namespace"]
     for name in await _secrets(client, own):  # while a role names them
         key = ObjectKey(installation.namespace, name)
-        told.append(await _delete_key(client, SECRETS, key))
+        lines.append(await _delete_key(client, SECRETS, key))
     # A role that collects others comes back if one of these is deleted before it.
     own.sort(key=lambda obj: "aggregationRule" in obj)
-    told += [await _delete(client, obj) for obj in reversed(own)]
-    told.append(await _delete_key(client, LEASES, Configuration(installation.namespace).lease))
-    return [line for line in told if line] + [f"namespace/{installation.namespace} kept"]
+    lines += [await _delete(client, obj) for obj in reversed(own)]
+    lines.append(await _delete_key(client, LEASES, Configuration(installation.namespace).lease))
+    return [line for line in lines if line] + [f"namespace/{installation.namespace} kept"]
 
 
 def _rights(installation: Installation) -> list[Obj]:
@@ -183,15 +183,15 @@ async def _remove_kinds(client: Client, deadline: float) -> list[str]:
     for name, definition in definitions.items():
         if _is_converted(definition):
             await client.patch(CRDS, ObjectKey("", name), _UNCONVERTED, PatchType.MERGE)
-    told = []
+    lines = []
     for resource in _GUARDED:
         definition = definitions.get(f"{resource.plural}.{resource.group}", {})
         served = _served(definition)
         if served:
             versions = [resource.at(version) for version in served]
             count = await _once_heard(partial(_free, client, versions), deadline)
-            told.append(f"{counted(count, resource.kind)} deleted" if count else "")
-    told += [await _delete_key(client, CRDS, ObjectKey("", name)) for name in definitions]
+            lines.append(f"{counted(count, resource.kind)} deleted" if count else "")
+    lines += [await _delete_key(client, CRDS, ObjectKey("", name)) for name in definitions]
     try:
         await _until_none(lambda: _kinds(client), "see kueuelib doctor", deadline)
     except ConfigError as error:
@@ -201,7 +201,7 @@ async def _remove_kinds(client: Client, deadline: float) -> list[str]:
         problem = f"{error.problem}: {_WITH_FINALIZERS}: {some(kept, _SHOWN)}"
         fix = f"let these programs remove them, or: {_commands(kept)}; then try again"
         raise ConfigError(error.subject, problem, fix) from error
-    return told
+    return lines
 
 
 async def _definitions(client: Client) -> Mapping[str, Obj]:

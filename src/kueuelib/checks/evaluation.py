@@ -88,7 +88,7 @@ def started(call: UserCall, inner: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         loop.set_task_factory(_Factory(loop.get_task_factory()))
     context = contextvars.copy_context()
     context.run(_CALL.set, call)
-    return loop.create_task(_Contained(call, call.run(inner), told=1), context=context)
+    return loop.create_task(_Contained(call, call.run(inner), cancellations=1), context=context)
 
 
 class _Contained(Coroutine[Any, Any, T]):
@@ -101,13 +101,15 @@ class _Contained(Coroutine[Any, Any, T]):
     Args:
         call: what the coroutine belongs to.
         inner: the coroutine.
-        told: how often it was cancelled before.
+        cancellations: how often it was cancelled before.
     """
 
-    def __init__(self, call: UserCall, inner: Coroutine[Any, Any, T], told: int = 0) -> None:
+    def __init__(
+        self, call: UserCall, inner: Coroutine[Any, Any, T], cancellations: int = 0
+    ) -> None:
         self._call = call
         self._inner: Coroutine[Any, Any, T] | None = inner
-        self._told = told
+        self._cancellations = cancellations
 
     @property
     def cr_running(self) -> bool:
@@ -135,8 +137,8 @@ class _Contained(Coroutine[Any, Any, T]):
         """Continues with an exception until the next thing to wait for."""
         error = kind if isinstance(kind, BaseException) else value or kind()
         if self._call.given_up and isinstance(error, asyncio.CancelledError):
-            self._told += 1 if error.args else _PATIENCE  # a scope says which one it is
-            if self._told > _PATIENCE:
+            self._cancellations += 1 if error.args else _PATIENCE  # a scope says which one it is
+            if self._cancellations > _PATIENCE:
                 # Freed here and now, so that its finalizers run while the loop still does.
                 self._inner = None
                 raise error
@@ -228,7 +230,7 @@ class Threads:
         answer: asyncio.Future[tuple[T | None, BaseException | None]] = loop.create_future()
         hangs = over = False
 
-        def tell(value: T | None, error: BaseException | None) -> None:
+        def finish(value: T | None, error: BaseException | None) -> None:
             nonlocal over
             over = True
             ended()
@@ -244,7 +246,7 @@ class Threads:
             except BaseException as raised:  # noqa: BLE001 - is passed to the waiter
                 error = raised
             with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits
-                loop.call_soon_threadsafe(tell, value, error)
+                loop.call_soon_threadsafe(finish, value, error)
 
         threading.Thread(target=work, name=self._name, daemon=True).start()
         try:

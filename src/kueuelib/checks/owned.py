@@ -109,7 +109,7 @@ class OwnedObjects:
         self.resource = await self._served()
         self._informer = informer = Informer(self._client, self.resource, clock=self._clock)
         informer.add_index(_BY_OWNER, _owner)
-        informer.add_handler(self._tell)
+        informer.add_handler(self._on_change)
         # Its own informer is not among what it waits for: the kind may not be installed.
         cleaner = Controller(
             f"unneeded-{self.resource.plural}",
@@ -140,7 +140,7 @@ class OwnedObjects:
                 log.warning("discovery failed", error=with_fix(error), kind=type(error).__name__)
             await self._clock.sleep(backoff.next(self._clock.monotonic(), random.random()))
 
-    def _tell(self, delta: Delta[Obj]) -> None:
+    def _on_change(self, delta: Delta[Obj]) -> None:
         for obj in (delta.old, delta.new):
             for key in () if obj is None else _owner(obj):
                 self._changed(key)

@@ -72,7 +72,7 @@ class ParameterSource:
         if self._informer is None:
             return
         self._informer.add_handler(self._on_change)
-        await self._informer.run(lambda: self._tell(ObjectKey("", "")))
+        await self._informer.run(lambda: self._notify(ObjectKey("", "")))
 
     def _on_change(self, delta: Delta[Obj]) -> None:
         if delta.new is not None:
@@ -80,9 +80,9 @@ class ParameterSource:
         elif delta.old is not None:
             self._gone[delta.key] = delta.old
         if delta.old is None or delta.new is None or content(delta.old) != content(delta.new):
-            self._tell(delta.key)
+            self._notify(delta.key)
 
-    def _tell(self, key: ObjectKey) -> None:
+    def _notify(self, key: ObjectKey) -> None:
         for listener in self._listeners:
             listener(key)
 

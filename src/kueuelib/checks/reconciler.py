@@ -405,8 +405,8 @@ class CheckReconciler:
         source = self._check.controller_name
 
         def event(type: EventType, reason: str, message: str) -> None:
-            told = readable(message)
-            self._recorder.event(newest, type, readable(reason), told, component=source)
+            text = readable(message)
+            self._recorder.event(newest, type, readable(reason), text, component=source)
 
         context = CheckContext(
             name,

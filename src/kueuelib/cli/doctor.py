@@ -117,8 +117,8 @@ def to_lines(report: DoctorReport) -> Iterator[str]:
     ]
     made = f"{len(report.checked)} of {len(report.checked) + len(report.skipped)} checks"
     number = len(report.findings)
-    all_told = f" ({number} findings)" if number != len(groups) else ""
-    yield f"{', '.join(counts) or 'Nothing found'}{all_told} in {made}."
+    total = f" ({number} findings)" if number != len(groups) else ""
+    yield f"{', '.join(counts) or 'Nothing found'}{total} in {made}."
 
 
 @attrs.define

@@ -234,10 +234,10 @@ async def _install(
         await wait_for_server(client, server_timeout)
         hurried = client.hurried(max(server_timeout, ATTEMPT_TIMEOUT))
         async with _remedies(hurried, installation.namespace):
-            await install(hurried, installation, server_timeout, _tell)
+            await install(hurried, installation, server_timeout, _print)
 
 
-def _tell(line: str) -> None:
+def _print(line: str) -> None:
     """Prints a line at once, wherever to."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

@@ -101,7 +101,7 @@ class OrderWriter:
 
 PAUSE = 0.1
 """Seconds between two looks at the lines, and the shortest wait in one."""
-TOLD_AT_ONCE = 20
+REPORTED_AT_ONCE = 20
 """How many reasons are written per look, for ClusterQueues at rest."""
 TRICKLE = 0.2
 """Seconds between two Workloads of ClusterQueues that are not at rest."""
@@ -161,11 +161,11 @@ class UnwrittenReasons:
         members[key] = min(due, members.get(key, due))
 
     def take(self, now: float) -> tuple[ObjectKey, ...]:
-        """Removes and returns those whose reason is due now, at most `TOLD_AT_ONCE` + 1."""
+        """Removes and returns those whose reason is due now, at most `REPORTED_AT_ONCE` + 1."""
         taken: list[ObjectKey] = []
         for name, line in tuple(self._lines.items()):
             if now - line.admitted_at >= REST:
-                taken += line.take(now, TOLD_AT_ONCE - len(taken))
+                taken += line.take(now, REPORTED_AT_ONCE - len(taken))
                 if not line.members:
                     del self._lines[name]
             elif now >= self._trickles_at and (first := line.take(now, 1)):
@@ -186,14 +186,14 @@ class PendingReasonWriter:
     """Writes the reasons that are due; a part of a `Manager`.
 
     Args:
-        tell: writes why some Workloads wait; must return at once.
+        report: writes why some Workloads wait; must return at once.
         clock: monotonic time.
     """
 
     def __init__(
-        self, tell: Callable[[tuple[ObjectKey, ...]], None], *, clock: Clock = SYSTEM_CLOCK
+        self, report: Callable[[tuple[ObjectKey, ...]], None], *, clock: Clock = SYSTEM_CLOCK
     ) -> None:
-        self._tell = tell
+        self._report = report
         self._clock = clock
         self._lines = UnwrittenReasons()
         self._something = asyncio.Event()
@@ -216,7 +216,7 @@ class PendingReasonWriter:
             while self._lines:
                 await self._clock.sleep(PAUSE)
                 if keys := self._lines.take(self._clock.monotonic()):
-                    self._tell(keys)
+                    self._report(keys)
             self._something.clear()
 
 
@@ -271,23 +271,25 @@ class Applier:
         self._reported: dict[PolicyFault, None] = {}
         self.book = OrderBook()
 
-    def submit(self, settled: Settled, controller: Controller, teller: PendingReasonWriter) -> None:
+    def submit(
+        self, settled: Settled, controller: Controller, pending_reasons: PendingReasonWriter
+    ) -> None:
         """Takes the orders of a plan; returns at once.
 
         Args:
             settled: the decisions of a cycle that the engine has charged.
             controller: the controller that runs this reconciler.
-            teller: enqueues the reasons to wait there when their time has come.
+            pending_reasons: enqueues the reasons to wait there when their time has come.
         """
         for admission in settled.admissions:
             self._passed(self.book.submit(admission))
-            teller.admitted(admission.key, admission.cluster_queue)
+            pending_reasons.admitted(admission.key, admission.cluster_queue)
             controller.enqueue(admission.key, priority=ADMISSION_PRIORITY)
         for wait in settled.waits:
             if wait.transient:
                 continue
             self._passed(self.book.submit(wait))
-            teller.waits(wait.key, wait.cluster_queue, self._pause(wait))
+            pending_reasons.waits(wait.key, wait.cluster_queue, self._pause(wait))
         for wait in settled.unplaced:
             wl = self._written.writer.newest(wait.key)
             if wl is not None:
@@ -534,11 +536,11 @@ class Applier:
         written.event(wl, "Normal", names.PREEMPTED, f"{message}; {ranks}")
         preemptor = written.writer.newest(preemption.key)
         if preemptor is not None:
-            told = (
+            text = (
                 f"Preempted workload {victim.key} (UID: {victim.holder.uid}) in ClusterQueue "
                 f"{queue}; {ranks}"
             )
-            written.event(preemptor, "Normal", "PreemptedWorkload", told)
+            written.event(preemptor, "Normal", "PreemptedWorkload", text)
 
     # ---- reasons to wait ------------------------------------------------------------------------
 

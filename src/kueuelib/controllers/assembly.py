@@ -288,12 +288,12 @@ def setup(
     )
     busy = applying.queue.core.is_busy
     recorder.give_way(busy)
-    teller = PendingReasonWriter(
+    pending_reasons = PendingReasonWriter(
         lambda keys: applying.enqueue(*keys, priority=WAIT_PRIORITY), clock=clock
     )
 
     def submit(settled: Settled) -> None:
-        applier.submit(settled, applying, teller)
+        applier.submit(settled, applying, pending_reasons)
 
     loop = AdmissionLoop(engine, submit, feed.spread, metrics, clock=clock)
 
@@ -450,7 +450,7 @@ def setup(
     ):
         manager.add(Group.ELECTED, part, name)
     manager.add(Group.ELECTED, loop, "admission loop")
-    manager.add(Group.ELECTED, teller, "teller")
+    manager.add(Group.ELECTED, pending_reasons, "pending reasons")
     manager.add(Group.ELECTED, Auditor(engine, applier.book, orders), "auditor")
 
     def use_life(life: LifeSettings) -> None:

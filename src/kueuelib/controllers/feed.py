@@ -210,7 +210,7 @@ class Feed:
 
     def attach(self, informer: Informer | PartTimeInformer, source: ObjectSource) -> None:
         """Turns the deltas of an informer into events from now on."""
-        informer.add_handler(lambda delta: self._tell(informer.resource.kind, source, delta))
+        informer.add_handler(lambda delta: self._on_change(informer.resource.kind, source, delta))
 
     def observe(self, event: Event) -> None:
         """Passes one fact to the engine, and what it affects to the listeners."""
@@ -223,7 +223,7 @@ class Feed:
         for listener in self._listeners:
             listener(effects)
 
-    def _tell(self, kind: str, source: ObjectSource, delta: Delta[Obj]) -> None:
+    def _on_change(self, kind: str, source: ObjectSource, delta: Delta[Obj]) -> None:
         new, old = delta.new, delta.old
         if delta.kind is DeltaKind.DELETED or new is None:
             self._unreadable.pop((kind, delta.key), None)

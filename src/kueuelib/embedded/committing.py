@@ -49,7 +49,7 @@ class Commits:
             StaleWrite: the present state is not the expected one.
         """
         table = self._storage.table(kind.table)
-        return self._tell(kind, self._storage.put(table, key, obj, kind.fields, expect))
+        return self._notify(kind, self._storage.put(table, key, obj, kind.fields, expect))
 
     def replace(self, kind: Kind, key: ObjectKey, obj: Obj, expect: StoredState) -> StoredState:
         """Stores a changed state, or removes the object if its deletion waited for this change.
@@ -73,9 +73,9 @@ class Commits:
             StaleWrite: the present state is not the expected one.
         """
         table = self._storage.table(kind.table)
-        return self._tell(kind, self._storage.remove(table, obj, kind.fields, expect))
+        return self._notify(kind, self._storage.remove(table, obj, kind.fields, expect))
 
-    def _tell(self, kind: Kind, change: StorageEvent) -> StoredState:
+    def _notify(self, kind: Kind, change: StorageEvent) -> StoredState:
         for listener in self._listeners:
             listener(kind, change)
         return change.after

@@ -59,8 +59,8 @@ class Deletes:
                 await self._chain.validate(kind, request)
             obj = await self._converter.to_stored(kind, entry.obj())
             if options.way == "eviction":
-                told = ("EvictionByEvictionAPI", "Eviction API: evicting")
-                obj["status"] = disrupted_status(obj, *told, request.now)
+                disruption = ("EvictionByEvictionAPI", "Eviction API: evicting")
+                obj["status"] = disrupted_status(obj, *disruption, request.now)
             gone = self._end(kind, obj, asked, options, request)
             if options.dry_run:
                 return (old if gone else obj), gone

@@ -362,8 +362,8 @@ def restored_head(old: Obj, patch: Obj) -> Obj:
 def undeclared(obj: Obj) -> BadRequest:
     """The error for an object without a version, whose fields are unknown."""
     names = sorted(obj.keys() - {"apiVersion", "kind"})
-    told = ", ".join(f'unknown field "{name}"' for name in names)
-    return BadRequest(f"strict decoding error: {told}")
+    unknown = ", ".join(f'unknown field "{name}"' for name in names)
+    return BadRequest(f"strict decoding error: {unknown}")
 
 
 def bad_patch(error: BadRequest, given: Any, *, as_text: bool) -> Invalid:

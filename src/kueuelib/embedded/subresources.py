@@ -103,11 +103,12 @@ def bind(kind: Kind, pod: Obj, binding: Mapping[str, Any], now: float) -> Obj:
 
 def disrupted_status(pod: Mapping[str, Any], reason: str, message: str, now: float) -> Obj:
     """The status of a pod that something other than a request to delete it is about to delete."""
-    told = {"reason": reason, "message": message}
-    return _with_true(pod.get("status") or {}, DISRUPTION_TARGET, now, **told)
+    return _with_true(
+        pod.get("status") or {}, DISRUPTION_TARGET, now, reason=reason, message=message
+    )
 
 
-def _with_true(status: Mapping[str, Any], type_: str, now: float, **told: str) -> Obj:
+def _with_true(status: Mapping[str, Any], type_: str, now: float, **details: str) -> Obj:
     """The status of a pod in which a condition is True, in the place of an earlier one."""
     others = [each for each in status.get("conditions") or () if each["type"] != type_]
     condition = {
@@ -115,7 +116,7 @@ def _with_true(status: Mapping[str, Any], type_: str, now: float, **told: str) -
         "status": "True",
         "lastProbeTime": None,
         "lastTransitionTime": format_time(now),
-        **told,
+        **details,
     }
     return {**status, "conditions": [*others, condition]}
 

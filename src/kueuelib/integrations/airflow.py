@@ -52,7 +52,7 @@ class _Fate:
 
     def __init__(self, log: Any) -> None:
         self._log = log
-        self._tell = Reasons(log.info)
+        self._report = Reasons(log.info)
         self.evicted = False
 
     def learn(self, progress: Progress | None) -> bool:
@@ -60,7 +60,7 @@ class _Fate:
         if progress is None:
             return True
         self.evicted = progress.state is kueuelib.State.EVICTED
-        self._tell(progress)
+        self._report(progress)
         return not waits(progress)
 
 

@@ -102,7 +102,7 @@ class QueuedK8sRunLauncher(K8sRunLauncher):
         A run that waited continues to wait while its state is unknown.
         """
         limit = self._instance.run_monitoring_start_timeout_seconds
-        tell = Reasons(lambda text: self._instance.report_engine_event(text, run, cls=type(self)))
+        report = Reasons(lambda text: self._instance.report_engine_event(text, run, cls=type(self)))
         where = self._api_client.batch_api.api_client
         progress: Progress | None = None
         for pause in looks(limit):
@@ -116,7 +116,7 @@ class QueuedK8sRunLauncher(K8sRunLauncher):
                     f"The state in the queue is unknown: {error}", run
                 )
             else:
-                tell(progress)
+                report(progress)
             if self._has_started(run):
                 return
             if progress is not None:

@@ -133,13 +133,13 @@ class QueuedKubeCluster(KubeCluster):
             both.create_task(self._say_why())
 
     async def _say_why(self) -> None:
-        tellers: dict[str, Reasons] = {}
+        reasons: dict[str, Reasons] = {}
         while True:
             for name, progress in (await self._waiting()).items():
-                tellers.setdefault(name, Reasons(partial(self._tell, name)))(progress)
+                reasons.setdefault(name, Reasons(partial(self._report, name)))(progress)
             await asyncio.sleep(PAUSE_SECONDS)
 
-    def _tell(self, pod: str, reason: str) -> None:
+    def _report(self, pod: str, reason: str) -> None:
         self._log(reason)
         LOGGER.info("Pod %s: %s", pod, reason)
 

@@ -92,11 +92,11 @@ async def _say_why(job: dict[str, Any]) -> None:
     run = uuid.UUID(job["metadata"]["labels"][RUN_LABEL])
     states: asyncio.Queue[Progress] = asyncio.Queue()
     showing = asyncio.create_task(_show(run, job, states))
-    tell = Reasons(lambda _: states.put_nowait(progress))
+    report = Reasons(lambda _: states.put_nowait(progress))
     try:
         async with contextlib.aclosing(kueuelib.watch(job)) as moments:
             async for progress in moments:
-                tell(progress)
+                report(progress)
                 if not waits(progress):
                     await showing
                     return

@@ -55,10 +55,10 @@ async def leave_queue(job: Any, say: Callable[[str], object], **how: Any) -> Pro
     Raises:
         JobGone: it was deleted, or a manager evicted it for good.
     """
-    tell = Reasons(say)
+    report = Reasons(say)
     async with contextlib.aclosing(kueuelib.watch(job, **how)) as states:
         async for progress in states:
-            tell(progress)
+            report(progress)
             if not waits(progress):
                 return progress
     raise kueuelib.JobGone("the watch ended while the job waited")
@@ -66,10 +66,10 @@ async def leave_queue(job: Any, say: Callable[[str], object], **how: Any) -> Pro
 
 def leave_queue_blocking(job: Any, say: Callable[[str], object], **how: Any) -> Progress:
     """`leave_queue` without `await`; further arguments are those of `kueuelib.sync.watch`."""
-    tell = Reasons(say)
+    report = Reasons(say)
     with contextlib.closing(sync.watch(job, **how)) as states:
         for progress in states:
-            tell(progress)
+            report(progress)
             if not waits(progress):
                 return progress
     raise kueuelib.JobGone("the watch ended while the job waited")

@@ -94,7 +94,7 @@ class Rerun:
         match line:
             case FactLine():
                 if not (line.again and self._knows):
-                    self._tell(line, self.engine)
+                    self._observe(line, self.engine)
             case Looked():
                 return self._look(line, self.engine)
             case PlanLine(room=None):
@@ -128,7 +128,7 @@ class Rerun:
                 return
             engine.settle(decide(cycle, now), now)
 
-    def _tell(self, line: FactLine, engine: Engine) -> None:
+    def _observe(self, line: FactLine, engine: Engine) -> None:
         self.event = event = event_of(line, engine.workload)
         self.facts += 1
         with suppress(InvalidObject, InvalidSelector):  # as in the manager; a later line repairs it

@@ -81,7 +81,7 @@ class ServerContact:
             if left <= 0.0:
                 await self._ask()
                 left = self._interval
-            self._tell()
+            self._log_changes()
             await self._clock.sleep(left)
 
     async def _ask(self) -> None:
@@ -96,7 +96,7 @@ class ServerContact:
         since = self._since if heard is None else max(heard, self._since)
         return self._clock.monotonic() - since
 
-    def _tell(self) -> None:
+    def _log_changes(self) -> None:
         """Log when the server goes away and when it is back."""
         problem = self.problem()
         if problem and not self._away:

@@ -170,9 +170,11 @@ class ProbeServer:
                 if not reason:
                     lines.append(f"[+]{name} ok")
                 elif (path, name) in self._dispensable:
-                    lines.append(f"[!]{name} not required: {self._told(path, name, reason)}")
+                    lines.append(
+                        f"[!]{name} not required: {self._shown_reason(path, name, reason)}"
+                    )
                 else:
-                    lines.append(f"[-]{name} failed: {self._told(path, name, reason)}")
+                    lines.append(f"[-]{name} failed: {self._shown_reason(path, name, reason)}")
                     failed.append(f"{name}: {reason}")
             if failed:
                 self._log.info("check failed", path=path, failed=failed)
@@ -188,13 +190,13 @@ class ProbeServer:
     def _one(self, path: str, name: str, check: Check) -> WebHandler:
         async def handle(_: web.Request) -> web.Response:
             if reason := check():
-                text = f"{name} failed: {self._told(path, name, reason)}\n"
+                text = f"{name} failed: {self._shown_reason(path, name, reason)}\n"
                 return web.Response(status=500, text=text)
             return web.Response(text="ok")
 
         return handle
 
-    def _told(self, path: str, name: str, reason: str) -> str:
+    def _shown_reason(self, path: str, name: str, reason: str) -> str:
         return reason if (path, name) in self._shown else "reason withheld"
 
 

@@ -195,7 +195,7 @@ async def ask_plugin(plugin: Any, cluster: Mapping[str, Any], subject: str) -> E
     version, command, interactive = _checked(plugin, subject)
     spec: dict[str, Any] = {"interactive": interactive}
     if plugin.get("provideClusterInfo"):
-        spec["cluster"] = _told_of(cluster)
+        spec["cluster"] = _cluster_info(cluster)
     info = {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
     named = {str(each["name"]): str(each.get("value", "")) for each in plugin.get("env") or ()}
     environment = {**os.environ, **named, "KUBERNETES_EXEC_INFO": json.dumps(info)}
@@ -230,21 +230,21 @@ def _checked(plugin: Any, subject: str) -> tuple[str, list[str], bool]:
     return version, [str(plugin["command"]), *map(str, arguments)], mode != "Never" and terminal
 
 
-def _told_of(cluster: Mapping[str, Any]) -> dict[str, Any]:
+def _cluster_info(cluster: Mapping[str, Any]) -> dict[str, Any]:
     """The cluster of a kubeconfig as `ExecCredential.spec.cluster`."""
-    told: dict[str, Any] = {"server": cluster.get("server") or ""}
+    info: dict[str, Any] = {"server": cluster.get("server") or ""}
     for key in ("tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression"):
         if cluster.get(key):
-            told[key] = cluster[key]
+            info[key] = cluster[key]
     if cluster.get("certificate-authority-data"):
-        told["certificate-authority-data"] = cluster["certificate-authority-data"]
+        info["certificate-authority-data"] = cluster["certificate-authority-data"]
     elif path := cluster.get("certificate-authority"):
-        told["certificate-authority-data"] = base64.b64encode(Path(path).read_bytes()).decode()
+        info["certificate-authority-data"] = base64.b64encode(Path(path).read_bytes()).decode()
     extensions = cluster.get("extensions") or ()
     for each in extensions:
         if each.get("name") == f"{_GROUP}/exec":
-            told["config"] = each.get("extension")
-    return told
+            info["config"] = each.get("extension")
+    return info
 
 
 async def _run(
@@ -456,18 +456,18 @@ class KubeconfigSource:
             self._merged, self._stamp = merge(self._paths), stamp
         name, cluster, user, namespace = select(self._merged, self._context, self._subject)
         tls = _tls_files(cluster, user, self._subject)
-        told = await self._authenticate(name, cluster, user)
-        if told is not None and tls.cert_data is None and tls.cert_file is None:
-            tls = attrs.evolve(tls, cert_data=told.cert_data, key_data=told.key_data)
+        answer = await self._authenticate(name, cluster, user)
+        if answer is not None and tls.cert_data is None and tls.cert_file is None:
+            tls = attrs.evolve(tls, cert_data=answer.cert_data, key_data=answer.key_data)
         url = check_url(str(cluster.get("server") or ""), self._subject)
         return Endpoint(
             url=url,
             tls=client_tls(tls, self._subject) if url.startswith("https") else None,
             server_hostname=cluster.get("tls-server-name"),
             proxy=proxy_for(url, cluster.get("proxy-url"), self._subject),
-            authorization=_bearer(told.token) if told else _header(user, self._subject),
+            authorization=_bearer(answer.token) if answer else _header(user, self._subject),
             headers=_impersonation(user),
-            refresh_at=self._refresh_at(tls, user, told.expiry if told else None),
+            refresh_at=self._refresh_at(tls, user, answer.expiry if answer else None),
             fingerprint=fingerprint(url, tls),
             source=self._subject,
             namespace=namespace,

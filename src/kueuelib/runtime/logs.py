@@ -82,7 +82,7 @@ class OncePerMinute:
     problem may be over. `finish` logs what is left.
 
     Args:
-        tell: writes a line that was left out.
+        log: writes a line that was left out.
         period: seconds.
         clock: in seconds, never going back.
         wall: in seconds since the epoch.
@@ -90,12 +90,12 @@ class OncePerMinute:
 
     def __init__(
         self,
-        tell: Callable[[Event], None],
+        log: Callable[[Event], None],
         period: float = PERIOD,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._tell = tell
+        self._log = log
         self._clock = clock
         self._wall = wall
         self._repetition = Repetition[Event](period)
@@ -120,7 +120,7 @@ class OncePerMinute:
         """Log the last line of each cause that was left out."""
         with self._lock:
             due = self._repetition.due()
-        self._tell_all(due)
+        self._log_all(due)
 
     def _wait(self) -> None:
         """Set a timer of the running loop; without one, the next line or the end has the number."""
@@ -136,14 +136,14 @@ class OncePerMinute:
         self._waits = None
         with self._lock:
             due, more = self._repetition.due(self._clock()), self._repetition.next_due
-        self._tell_all(due)
+        self._log_all(due)
         if more < float("inf"):
             self._wait()
 
-    def _tell_all(self, due: Sequence[tuple[Event, Event, int]]) -> None:
+    def _log_all(self, due: Sequence[tuple[Event, Event, int]]) -> None:
         for first, last, left_out in due:
             before = {LEFT_OUT: left_out, FIRST: first[LAST]} if left_out else {}
-            self._tell({**last, **before})
+            self._log({**last, **before})
 
 
 # --------------------------------------------------------------------------------------------------
@@ -281,13 +281,13 @@ def configure(format: str = "console", level: str = "info", stream: TextIO | Non
 def _sparing(rest: Sequence[Any], target: TextIO) -> OncePerMinute:
     """The processor that leaves lines out; those it logs later take the rest of the way."""
 
-    def tell(event: Event) -> None:
+    def log(event: Event) -> None:
         line: Any = event
         for processor in rest:
             line = processor(None, event["level"], line)
         print(line, file=target, flush=True)
 
-    sparing = OncePerMinute(tell)
+    sparing = OncePerMinute(log)
     atexit.register(sparing.finish)
     return sparing
 

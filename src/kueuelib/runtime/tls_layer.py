@@ -113,7 +113,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         self._stop_timer()
         self._backlog = b""
         if shaking:
-            self._tell(failure or ConnectionResetError("the connection was closed"))
+            self._settle(failure or ConnectionResetError("the connection was closed"))
         above, self.above = self.above, None
         if above is not None:
             above.connection_lost(failure)
@@ -288,7 +288,7 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         self._flush()
         self.above = self._make()
         self.above.connection_made(self)
-        self._tell(None)
+        self._settle(None)
         self._read()
 
     def _read(self) -> None:
@@ -351,12 +351,12 @@ class TlsLayer(asyncio.Transport, asyncio.BufferedProtocol):
         self._stop_timer()
         if self._state is _HandshakeState.SHAKING:
             self._state = _HandshakeState.CLOSED
-            self._tell(error)
+            self._settle(error)
             self._below.close()
         else:
             self._below.abort()
 
-    def _tell(self, error: Exception | None) -> None:
+    def _settle(self, error: Exception | None) -> None:
         ready, self._ready = self._ready, None
         if ready is None or ready.done():
             return

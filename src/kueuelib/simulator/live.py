@@ -203,9 +203,9 @@ class Audience(Listener):
             if not name.startswith("_"):
                 hear = [getattr(one, name) for one in members]
                 takers = [one for one in hear if getattr(one, "__func__", None) is not nothing]
-                setattr(self, name, partial(_tell, takers))
+                setattr(self, name, partial(_call_each, takers))
 
 
-def _tell(takers: Iterable[Callable[..., None]], *what: Any) -> None:
+def _call_each(takers: Iterable[Callable[..., None]], *what: Any) -> None:
     for take in takers:
         take(*what)

@@ -166,7 +166,7 @@ class JobConformance(LifeCases, EditCases):
             job.run_with_podsets_info(other)
 
     @about("is_active", "pods_ready", "finished")
-    def test_the_state_of_the_pods_is_told(self) -> None:
+    def test_the_state_of_the_pods_is_reported(self) -> None:
         """A job is active and ready while it runs, neither before nor after."""
         new = self._job(self._suspended())
         assert (new.is_active(), new.pods_ready(), new.finished()) == (False, False, None)
@@ -179,7 +179,7 @@ class JobConformance(LifeCases, EditCases):
         assert not self._job(self.adapter.stopped(suspended.raw)).is_active()
 
     @about("finished", "is_active")
-    def test_the_end_is_told(self) -> None:
+    def test_the_end_is_reported(self) -> None:
         """Success and failure differ, and each has a sentence for people."""
         obj = self.adapter.running(self._started())
         for ended, succeeded in (

@@ -190,8 +190,8 @@ async def settled(client: Client, value: K, within: float = 30.0) -> K:
         status: Any = getattr(newest, "status", None)
         observed = getattr(status, "observed_generation", None) or 0
         if observed < wanted:
-            told = _repetition(resource_of(type(value)), key) or why
-            raise _NotYet(f"observedGeneration {observed} of {key}, not yet {wanted}: {told}")
+            problem = _repetition(resource_of(type(value)), key) or why
+            raise _NotYet(f"observedGeneration {observed} of {key}, not yet {wanted}: {problem}")
         return newest
 
     return await eventually(look, within)
@@ -206,8 +206,8 @@ def _last_failures() -> list[str]:
 
 
 def _repetition(kind: Resource, key: ObjectKey) -> str:
-    told = (each.repeated.get((kind.group_kind, key), "") for each in _OBSERVED)
-    return "; ".join(filter(None, told))
+    repetitions = (each.repeated.get((kind.group_kind, key), "") for each in _OBSERVED)
+    return "; ".join(filter(None, repetitions))
 
 
 # ---- runs the whole queueing system in a test, with the test's own job kinds and checks ----------

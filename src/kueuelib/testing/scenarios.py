@@ -451,12 +451,12 @@ class _ScenarioRun:
         if self._watch is not None:
             self._watch(self._engine, settled)
         report = {"cycle": number, **_report(cycle, plan), **self._content()}
-        told = {victim.key for one in settled.preemptions for victim in one.victims}
+        leaving = {victim.key for one in settled.preemptions for victim in one.victims}
         for preemption in plan.preemptions:
             for victim in preemption.victims:
                 name = victim.key.name
                 self._releases.setdefault(name, number + self._delay(name))
-                if victim.key in told:
+                if victim.key in leaving:
                     self._patch(
                         name,
                         make_condition(EVICTED, reason=REASON_PREEMPTED, at=self._now),

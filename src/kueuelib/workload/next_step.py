@@ -274,13 +274,13 @@ def _pending(wl: Obj, around: WorkloadContext, now: float) -> Step:
 
 def _gated(wl: Obj, gates: tuple[str, ...], now: float) -> Step:
     """Says that a Workload waits for others to remove its gates, or that they have (KEP-6915)."""
-    is_told = states.condition(wl, QUOTA_RESERVED).get("reason") == ADMISSION_GATED
+    is_reported = states.condition(wl, QUOTA_RESERVED).get("reason") == ADMISSION_GATED
     if gates:
         changed = _wait(wl, AdmissionGated(gates), now)
         message = f"Workload admission is gated by: {','.join(gates)}"
-        notes = () if is_told else (Note("Normal", ADMISSION_GATED, message),)
+        notes = () if is_reported else (Note("Normal", ADMISSION_GATED, message),)
         return NOTHING if changed is wl else Step(workload=changed, notes=notes)
-    if not is_told:
+    if not is_reported:
         return NOTHING
     message = "AdmissionGatedBy cleared, waiting for quota reservation"
     changed = states.wait(wl, PENDING_EVALUATION, message, now)
@@ -291,7 +291,7 @@ def _gated(wl: Obj, gates: tuple[str, ...], now: float) -> Step:
 def _with_quota(wl: Obj, phase: Phase, around: WorkloadContext, now: float) -> Step:
     retried = states.checks_in(wl, CHECK_RETRY)
     if retried:
-        message = f"Checks have to be tried again: {_told(wl, CHECK_RETRY)}"
+        message = f"Checks have to be tried again: {_listed(wl, CHECK_RETRY)}"
         return _evict(wl, CHECK_FAILED, message, now)
     queue, local = around.cluster_queue, around.local_queue
     name = (states.status_of(wl).get("admission") or {}).get("clusterQueue", "")
@@ -364,10 +364,10 @@ def _evict(wl: Obj, reason: str, message: str, now: float) -> Step:
 
 
 def _rejections(wl: Obj) -> str:
-    return f"checks were rejected: {_told(wl, CHECK_REJECTED)}"
+    return f"checks were rejected: {_listed(wl, CHECK_REJECTED)}"
 
 
-def _told(wl: Obj, state: str) -> str:
+def _listed(wl: Obj, state: str) -> str:
     """The checks in a state, each with its message."""
     return ", ".join(
         f"{entry['name']} ({entry['message']})" if entry.get("message") else entry["name"]

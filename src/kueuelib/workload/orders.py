@@ -225,8 +225,8 @@ def submitted(line: PendingWrites | None, new: Order) -> Edge:
     if line.then is None:
         return Edge(attrs.evolve(line, then=new))
     if _evicts(new, first):
-        told = () if line.then.uid == new.uid else _loss(line.then)
-        return Edge(attrs.evolve(line, then=new), (Ended(line.then, OrderEnd.SUPERSEDED),), told)
+        losses = () if line.then.uid == new.uid else _loss(line.then)
+        return Edge(attrs.evolve(line, then=new), (Ended(line.then, OrderEnd.SUPERSEDED),), losses)
     met = _meet(line.then, new)
     left = None if met.line is None else met.line.first
     return attrs.evolve(met, line=attrs.evolve(line, then=left))
@@ -277,8 +277,8 @@ def _lost(line: PendingWrites, how: OrderEnd, why: str = "") -> Edge:
     if then is not None and _evicts(then, first):
         over = (Ended(first, how), Ended(then, OrderEnd.VOID))
         return Edge(None, over, (*_loss(first), *_loss(then)))
-    told = () if then is not None and _takes_over(then, first) else _loss(first, why)
-    return Edge(None if then is None else PendingWrites(then), (Ended(first, how),), told)
+    losses = () if then is not None and _takes_over(then, first) else _loss(first, why)
+    return Edge(None if then is None else PendingWrites(then), (Ended(first, how),), losses)
 
 
 def _meet(old: Order, new: Order) -> Edge:
@@ -286,8 +286,8 @@ def _meet(old: Order, new: Order) -> Edge:
     if _evicts(new, old):
         over = (Ended(old, OrderEnd.PREEMPTED), Ended(new, OrderEnd.VOID))
         return Edge(None, over, (*_loss(old), *_loss(new)))
-    told = () if _takes_over(new, old) else _loss(old)
-    return Edge(PendingWrites(new), (Ended(old, OrderEnd.SUPERSEDED),), told)
+    losses = () if _takes_over(new, old) else _loss(old)
+    return Edge(PendingWrites(new), (Ended(old, OrderEnd.SUPERSEDED),), losses)
 
 
 def _evicts(new: Order, old: Order) -> bool:

@@ -389,8 +389,8 @@ async def test_what_the_manager_said_is_repeated() -> None:
         "lastTransitionTime": "1970-01-01T00:00:01Z",
     }
     answer = await asked("workload/wl", train, workload(train, conditions=[told]))
-    assert answer.told is not None
-    assert answer.told.message == "by another manager"
+    assert answer.last_message is not None
+    assert answer.last_message.message == "by another manager"
 
 
 async def test_a_preemption_policy_of_the_manager_that_was_not_named_is_noted() -> None:

@@ -15,7 +15,7 @@ from kueuelib.app.explaining.waiting import (
     Listing,
     WorkloadSelection,
     decided,
-    told,
+    reported,
     with_groups,
     with_served,
     word_of,
@@ -277,7 +277,7 @@ def test_a_stopped_cluster_queue_says_so_once() -> None:
 def test_what_is_deactivated_is_said_without_the_engine_too() -> None:
     condition = make_condition("QuotaReserved", False, "Pending")
     off = waits("off", active=False, conditions=[condition])
-    (row,) = told(cluster(off), WorkloadSelection("ns"), NOW, "some were not seen").rows
+    (row,) = reported(cluster(off), WorkloadSelection("ns"), NOW, "some were not seen").rows
     assert row.verdict == "deactivated"
 
 
@@ -317,7 +317,7 @@ def test_without_rights_the_verdicts_are_those_of_the_manager() -> None:
     condition = make_condition("QuotaReserved", False, "WaitingForQuota") | {"message": "no cpu"}
     late = waits("late", created=20, conditions=[condition])
     early = waits("early", created=10)
-    found = told(cluster(late, early), WorkloadSelection("ns"), NOW, "some were not seen")
+    found = reported(cluster(late, early), WorkloadSelection("ns"), NOW, "some were not seen")
     assert not found.decided
     assert names(found) == [("early", None), ("late", None)]
     assert [row.verdict for row in found.rows] == ["not evaluated", "quota in use"]
@@ -409,7 +409,7 @@ class PlacesOf:
 
 
 async def test_places_and_starts_are_those_that_the_manager_serves() -> None:
-    found = told(cluster(waits("a"), waits("b"), waits("c", "other")), ALL, NOW, "few rights")
+    found = reported(cluster(waits("a"), waits("b"), waits("c", "other")), ALL, NOW, "few rights")
     found = await with_served(cast("Client", PlacesOf()), found)
     assert names(found) == [("b", 5), ("a", 7), ("c", None)]
     assert [row.place_in_local_queue for row in found.rows] == [1, 2, None]

@@ -35,7 +35,7 @@ from kueuelib.app.refusers import (
     lacks_permission,
     webhook_names,
 )
-from kueuelib.app.running_configuration import holder_of, tells_of_a_file
+from kueuelib.app.running_configuration import has_own_configuration, holder_of
 from kueuelib.controllers.manifests import SERVICE_ACCOUNT, api_service_names
 from kueuelib.controllers.webhooks import MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
 
@@ -284,7 +284,7 @@ def _is_configured(snapshot: ClusterSnapshot) -> bool:
     """
     if any(snapshot.find(API_SERVICES.kind, name) for name in api_service_names()):
         return True
-    if tells_of_a_file(lease_of(snapshot) or {}):
+    if has_own_configuration(lease_of(snapshot) or {}):
         return True
     plain = Installation(snapshot.namespace).webhooks()
     known = {one["name"] for obj in plain for one in obj["webhooks"]}

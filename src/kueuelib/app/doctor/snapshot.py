@@ -76,8 +76,8 @@ def says_withdrawn(event: Obj) -> bool:
         event: the raw one.
     """
     about, message = event["involvedObject"]["kind"], event.get("message") or ""
-    told = event["reason"] == DELETED_WORKLOAD and message.endswith(NOT_QUEUED)
-    return told and about == kinds.JOBS.kind
+    withdrawn = event["reason"] == DELETED_WORKLOAD and message.endswith(NOT_QUEUED)
+    return withdrawn and about == kinds.JOBS.kind
 
 
 @attrs.frozen

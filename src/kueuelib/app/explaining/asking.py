@@ -194,7 +194,7 @@ class ObjectAnswer:
         title: the object that was asked about, as kind and name.
         submitted: whether there is a Workload for it in the cluster.
         explanation: the answer of the decision engine; None if the question did not reach it.
-        told: what the Workload's own condition says.
+        last_message: what the Workload's own condition says.
         problems: what keeps the object from having a Workload.
         unmanaged: why no manager queues the object, and how to have it queued; None if one does.
         notes: what else to know.
@@ -205,7 +205,7 @@ class ObjectAnswer:
     title: str
     submitted: bool
     explanation: Explanation | None
-    told: LastMessage | None = None
+    last_message: LastMessage | None = None
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
     unmanaged: Problem | None = None
@@ -516,15 +516,15 @@ def _existing(
     world = cluster.world
     explanation = _explained(world, key, now, seconds)
     condition = states.condition(raw, QUOTA_RESERVED)
-    told = None
+    last = None
     if condition.get("status") == "False":
-        told = LastMessage(condition.get("reason", ""), condition.get("message", ""))
+        last = LastMessage(condition.get("reason", ""), condition.get("message", ""))
     notes = (*leaving_note(raw, jobs), *failed_node_note(world, raw), *cluster.notes)
-    _, protector, rest = ("" if told is None else told.message).partition(PROTECTOR)
+    _, protector, rest = ("" if last is None else last.message).partition(PROTECTOR)
     if protector and world.settings.preemption is KUEUE:
         text = f"the manager has the preemption policy {rest.split()[0]}, which is left out here"
         notes = (f"{text}; name its configuration with --config", *notes)
-    return ObjectAnswer(title, True, explanation, told, (), notes)
+    return ObjectAnswer(title, True, explanation, last, (), notes)
 
 
 def _hypothetical(

@@ -166,12 +166,12 @@ class Lists:
                 why += f"; {ASK_DOCTOR}" if is_unconverted(error) else ""
                 taken = "are taken to be Active" if self.hides(one) else "count as absent"
                 plurals.setdefault(f"were not read and {taken}: {why}", []).append(one.plural)
-        told = [f"{', '.join(names)} {why}" for why, names in plurals.items()]
+        texts = [f"{', '.join(names)} {why}" for why, names in plurals.items()]
         stored = [one for one in resources if one.kind in self.unconverted.keys() - self.refused]
         if stored:
             names, error = ", ".join(one.plural for one in stored), self.unconverted[stored[0].kind]
-            told.append(f"{names} were read as they are stored: {error}; {ASK_DOCTOR}")
-        return told
+            texts.append(f"{names} were read as they are stored: {error}; {ASK_DOCTOR}")
+        return texts
 
     def hides(self, resource: Resource) -> bool:
         """Whether AdmissionChecks may exist that the caller may not see."""

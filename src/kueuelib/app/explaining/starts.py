@@ -201,20 +201,20 @@ def _start(events: Sequence[Obj], workload: Obj, *, held: bool, now: float) -> O
         held: whether the job is known to wait for its start.
         now: seconds since the epoch.
     """
-    told = latest(
+    event = latest(
         one
         for one in events
         if one["reason"] == REASON_FAILED_TO_START and one["message"].startswith(START_REFUSED)
     )
-    if told is None:
+    if event is None:
         return None
-    at = parse_time(told["lastTimestamp"])
+    at = parse_time(event["lastTimestamp"])
     since = states.condition(workload, ADMITTED).get("lastTransitionTime")
     started = latest(one for one in events if one["reason"] == STARTED)
     over = started is not None and parse_time(started["lastTimestamp"]) >= at
     if (since and at < parse_time(since)) or (not held and (over or now - at > STANDING)):
         return None
-    return told
+    return event
 
 
 async def creation_problem(client: Client, obj: Obj, title: str, now: float) -> Problem | str:
@@ -234,11 +234,11 @@ async def creation_problem(client: Client, obj: Obj, title: str, now: float) -> 
         events = await _events(client, meta["namespace"], meta["uid"])
     except Forbidden as error:
         return f"an Event may say why it has no Workload: {error}"
-    told = latest(one for one in events if one["reason"] in (COMPOSE_ERROR, CREATED_WORKLOAD))
-    if told is None or told["reason"] != COMPOSE_ERROR:
+    event = latest(one for one in events if one["reason"] in (COMPOSE_ERROR, CREATED_WORKLOAD))
+    if event is None or event["reason"] != COMPOSE_ERROR:
         return ""
-    problem = f"it has no Workload; {said(told, now)}"
-    fix = await find_remedy(client, told["message"], meta["namespace"])
+    problem = f"it has no Workload; {said(event, now)}"
+    fix = await find_remedy(client, event["message"], meta["namespace"])
     return Problem(title, problem, fix or "correct what the message names")
 
 

@@ -246,7 +246,9 @@ async def list_pending(
     insist_on_namespace(selection.namespace, near)
     insist_on_queues(selection.namespace, selection.local_queue, selection.cluster_queue, near)
     cluster, why = facts_in(near, unseen, settings)
-    listing = decided(cluster, selection, now) if not why else told(cluster, selection, now, why)
+    listing = (
+        decided(cluster, selection, now) if not why else reported(cluster, selection, now, why)
+    )
     if why:
         listing = await with_served(client, listing)
     managed = {kinds.PODS.kind: f"{MANAGED_LABEL}=true"}
@@ -418,7 +420,7 @@ def with_change(world: World, row: Waiting, now: float) -> Waiting:
 # --- what a manager wrote
 
 
-def told(cluster: ClusterData, selection: WorkloadSelection, now: float, why: str) -> Listing:
+def reported(cluster: ClusterData, selection: WorkloadSelection, now: float, why: str) -> Listing:
     """The waiting Workloads as far as they were read, with the verdicts in their own conditions.
 
     Args:
@@ -448,7 +450,7 @@ async def with_served(client: Client, listing: Listing) -> Listing:
 
     Args:
         client: whose cluster; needs the right to `get` `localqueues/pendingworkloads`.
-        listing: from `told`.
+        listing: from `reported`.
     """
     from kueuelib.jobs.client.places import served_places
 

@@ -131,7 +131,7 @@ def load_of(engine: Engine, name: str) -> Load:
     return Load(dict(state.tally.reserved), asked, state.tally.reserving, len(waiting))
 
 
-def load_told(queue: ClusterQueue) -> Load:
+def reported_load(queue: ClusterQueue) -> Load:
     """The load in the status of a ClusterQueue, as a manager wrote it."""
     status = queue.status
     reserved = {

@@ -16,8 +16,8 @@ from kueuelib.api.names import EVICTED, JOB_UID_LABEL, REASON_DEACTIVATED, REASO
 from kueuelib.api.phrases import PREEMPTED_FOR
 from kueuelib.api.preemption_policies import GRANTS
 from kueuelib.app.explaining.gather import ClusterData, Decode, Lists, facts_in
-from kueuelib.app.explaining.waiting import Listing, Waiting, WorkloadSelection, decided, told
-from kueuelib.app.overview.cohort_trees import load_of, load_told, trees_of
+from kueuelib.app.explaining.waiting import Listing, Waiting, WorkloadSelection, decided, reported
+from kueuelib.app.overview.cohort_trees import load_of, reported_load, trees_of
 from kueuelib.app.overview.values import (
     LastEviction,
     NodesOfFlavor,
@@ -210,14 +210,14 @@ class ListedFacts:
 
     Attributes:
         cluster: the facts.
-        why_told: why the engine cannot decide; empty when it can.
+        undecided: why the engine cannot decide; empty when it can.
         settings: the manager's settings for decisions.
         now: when it was read, in seconds since the epoch.
         source: the name of the cluster, its address, and a namespace if only that was read.
     """
 
     cluster: ClusterData
-    why_told: str
+    undecided: str
     settings: Settings
     now: float
     source: tuple[str, ...] = ()
@@ -258,8 +258,8 @@ def overview_of(facts: ListedFacts) -> Overview:
     engine = engine_of(world, facts.now)
     listing = _listing(facts, engine)
     queues = world.cluster_queues
-    if facts.why_told:
-        loads = {name: load_told(queues[name]) for name in engine.cache.names}
+    if facts.undecided:
+        loads = {name: reported_load(queues[name]) for name in engine.cache.names}
     else:
         loads = {name: load_of(engine, name) for name in engine.cache.names}
     return Overview(
@@ -271,7 +271,7 @@ def overview_of(facts: ListedFacts) -> Overview:
         decided=listing.decided,
         notes=(*listing.notes, *_policies(facts.settings)),
         source=facts.source,
-        nodes=() if facts.why_told else tuple(_nodes(world, engine)),
+        nodes=() if facts.undecided else tuple(_nodes(world, engine)),
     )
 
 
@@ -296,8 +296,8 @@ def _nodes(world: World, engine: Engine) -> Iterator[NodesOfFlavor]:
 
 
 def _listing(facts: ListedFacts, engine: Engine) -> Listing:
-    if facts.why_told:
-        return told(facts.cluster, _EVERYTHING, facts.now, facts.why_told)
+    if facts.undecided:
+        return reported(facts.cluster, _EVERYTHING, facts.now, facts.undecided)
     return decided(facts.cluster, _EVERYTHING, facts.now, fork(engine))
 
 
@@ -344,7 +344,7 @@ def explained(facts: ListedFacts, key: ObjectKey) -> Explanation | None:
         None when there is no such Workload without quota, or the engine cannot decide.
     """
     world = facts.world
-    if facts.why_told or key not in world.workloads:
+    if facts.undecided or key not in world.workloads:
         return None
     from kueuelib.scheduler.explain.answer import explain
 

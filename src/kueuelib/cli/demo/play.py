@@ -285,8 +285,8 @@ async def _watch(
     """Creates the Jobs and shows what the watches report, until all is done or time is up."""
     cache = Cache(client)
     for resource, see in ((JOBS, board.see_job), (WORKLOADS, board.see_workload)):
-        cache.informer(resource, namespace=story.NAMESPACE).add_handler(partial(_tell, see))
-    cache.informer(WORKLOADS, namespace=story.NAMESPACE).add_handler(partial(_tell_end, board))
+        cache.informer(resource, namespace=story.NAMESPACE).add_handler(partial(_show, see))
+    cache.informer(WORKLOADS, namespace=story.NAMESPACE).add_handler(partial(_show_end, board))
     deadline = first + GRACE_SECONDS + SECONDS_PER_JOB * jobs
     async with anyio.create_task_group() as tasks:
         await tasks.start(_run_cache, cache)
@@ -306,11 +306,11 @@ async def _run_cache(
     await cache.run(task_status.started)
 
 
-def _tell(see: Callable[[Obj], None], delta: Delta[Obj]) -> None:
+def _show(see: Callable[[Obj], None], delta: Delta[Obj]) -> None:
     if delta.new is not None:
         see(delta.new)
 
 
-def _tell_end(board: story.Board, delta: Delta[Obj]) -> None:
+def _show_end(board: story.Board, delta: Delta[Obj]) -> None:
     if delta.kind is DeltaKind.DELETED and delta.old is not None:
         board.see_workload(delta.old, deleted=True)

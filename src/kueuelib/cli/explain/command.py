@@ -63,8 +63,8 @@ def answer_data(answer: ObjectAnswer) -> Obj:
             )
         ],
     }
-    if answer.told is not None:
-        data["told"] = attrs.asdict(answer.told)
+    if answer.last_message is not None:
+        data["told"] = attrs.asdict(answer.last_message)
     if answer.state is not None:
         data["queueState"] = state_data(answer.state)
     return data if explanation is None else {**data, **_explanation(explanation)}

@@ -152,8 +152,8 @@ def _head(answer: ObjectAnswer) -> Iterator[str]:
         yield f"Ahead of it: {some(explanation.ahead)}"
     yield from _past_usage(explanation)
     yield from _verdict(explanation)
-    if answer.told is not None and not _same(explanation, answer.told):
-        yield f"The manager said: {answer.told.reason}: {answer.told.message}"
+    if answer.last_message is not None and not _same(explanation, answer.last_message):
+        yield f"The manager said: {answer.last_message.reason}: {answer.last_message.message}"
 
 
 def _past_usage(explanation: Explanation) -> Iterator[str]:
@@ -186,9 +186,9 @@ def _subject(answer: ObjectAnswer, explanation: Explanation) -> str:
     )
 
 
-def _same(explanation: Explanation, told: LastMessage) -> bool:
+def _same(explanation: Explanation, last: LastMessage) -> bool:
     """Whether the manager came to the same verdict, which is then not repeated."""
-    return explanation.reason is not None and render(explanation.reason) == told.message
+    return explanation.reason is not None and render(explanation.reason) == last.message
 
 
 def _verdict(explanation: Explanation) -> Iterator[str]:
@@ -203,12 +203,12 @@ def _verdict(explanation: Explanation) -> Iterator[str]:
             yield from (one.text for one in explanation.placed)
             awaited = {one.name: one for one in explanation.awaited}
             for check in explanation.workload.status.admission_checks:
-                told = f": {check.message}" if check.message else ""
+                message = f": {check.message}" if check.message else ""
                 one = awaited.get(check.name)
                 yield (
                     f"Admission {one.text}"
                     if one
-                    else (f"Admission check {check.name} is {check.state}{told}")
+                    else (f"Admission check {check.name} is {check.state}{message}")
                 )
                 if one is not None:
                     yield f"  Next step: {one.next_step}"

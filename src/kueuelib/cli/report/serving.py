@@ -412,14 +412,14 @@ class ReportSite:
         following.readers += 1
         try:
             await response.prepare(request)
-            await self._tell(response, known)
+            await self._send_changes(response, known)
         except ConnectionError:
             return response  # the page was closed
         finally:
             following.readers -= 1
         return response
 
-    async def _tell(self, response: web.StreamResponse, known: str) -> None:
+    async def _send_changes(self, response: web.StreamResponse, known: str) -> None:
         """Sends every change, with a pause in between, until the page or the server is closed."""
         following, trouble = self._following, ""
         state = following.state

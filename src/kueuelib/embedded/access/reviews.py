@@ -112,12 +112,12 @@ class Reviews:
         if not namespace:
             raise BadRequest("no namespace on request")
         rules = self.authorizer.rules(caller, namespace)
-        resources = [_told(rule) for rule in rules if not rule.paths]
-        paths = [_told(rule) for rule in rules if rule.paths]
+        resources = [_raw(rule) for rule in rules if not rule.paths]
+        paths = [_raw(rule) for rule in rules if rule.paths]
         return {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
 
 
-def _told(rule: AccessRule) -> Obj:
+def _raw(rule: AccessRule) -> Obj:
     if rule.paths:
         return {"verbs": list(rule.verbs), "nonResourceURLs": list(rule.paths)}
     raw: Obj = {

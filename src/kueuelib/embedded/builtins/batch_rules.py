@@ -201,10 +201,10 @@ def validate_job_update(new: Obj, old: Obj) -> list[FieldError]:
     for key in _FIXED:
         now, then = meaning(spec.get(key)), meaning(before.get(key))
         if now != then:
-            told = now
+            value = now
             if key == "podFailurePolicy" and now is not None:
-                told = internal("PodFailurePolicy", spec[key])
-            errors.append(invalid(f"spec.{key}", told, IMMUTABLE))
+                value = internal("PodFailurePolicy", spec[key])
+            errors.append(invalid(f"spec.{key}", value, IMMUTABLE))
     return errors
 
 

@@ -258,14 +258,14 @@ def apply_defaults(spec: Obj, limit_ranges: Sequence[Mapping[str, Any]]) -> list
     Returns:
         The defaults that were set, one text for each container and part.
     """
-    told: list[str] = []
+    texts: list[str] = []
     limits: dict[str, Any] = {}
     requests: dict[str, Any] = {}
     for item in _items(limit_ranges, "Container"):
         limits.update(section(item, "default"))
         requests.update(section(item, "defaultRequest"))
     if not limits and not requests:
-        return told
+        return texts
     every = [("container", each) for each in listed(spec, "containers")]
     every += [("init container", each) for each in listed(spec, "initContainers")]
     for what, container in every:
@@ -279,8 +279,8 @@ def apply_defaults(spec: Obj, limit_ranges: Sequence[Mapping[str, Any]]) -> list
             if missing:
                 resources[key] = {**section(resources, key), **missing}
                 names = ", ".join(sorted(missing))
-                told.append(f"{names} {key[:-1]} for {what} {container.get('name')}")
-    return told
+                texts.append(f"{names} {key[:-1]} for {what} {container.get('name')}")
+    return texts
 
 
 def _items(limit_ranges: Sequence[Mapping[str, Any]], kind: str) -> Iterator[Mapping[str, Any]]:
@@ -350,10 +350,10 @@ class LimitRangePlugin(AdmissionPlugin):
     def admit(self, request: AdmissionAttributes, reader: StoreReader) -> None:
         """Fills in the defaults."""
         limit_ranges = list(reader.items(LIMIT_RANGES, request.key.namespace))
-        told = apply_defaults(request.new["spec"], limit_ranges)
-        if told:
+        texts = apply_defaults(request.new["spec"], limit_ranges)
+        if texts:
             notes = subobject(request.new["metadata"], "annotations")
-            notes[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(told)}"
+            notes[ANNOTATION] = f"LimitRanger plugin set: {'; '.join(texts)}"
 
     def validate(self, request: AdmissionAttributes, reader: StoreReader) -> None:
         """Checks the limits.

@@ -321,8 +321,8 @@ class ServiceRules(KindRules):
         for i, port in enumerate(ports):
             pair = port["protocol"], port.get("port") or 0
             if pair in used:
-                told = internal("ServicePort", {"protocol": pair[0], "port": pair[1]})
-                errors.append(duplicate(f"spec.ports[{i}]", told))
+                value = internal("ServicePort", {"protocol": pair[0], "port": pair[1]})
+                errors.append(duplicate(f"spec.ports[{i}]", value))
             used.add(pair)
         return errors + _balanced(spec)
 

@@ -56,8 +56,8 @@ class Pattern:
         try:
             self._program = re2.compile(_bytes(text), _OPTIONS)
         except re2.error as error:
-            told = error.args[0].decode(errors="replace")
-            problem, _, where = told.partition(": ")
+            message = error.args[0].decode(errors="replace")
+            problem, _, where = message.partition(": ")
             raise BadPattern(_GO_TEXTS.get(problem, problem), where) from error
 
     def matches(self, text: str) -> bool:

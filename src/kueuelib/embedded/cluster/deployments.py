@@ -88,7 +88,9 @@ class DeploymentController(SimulatedController[ObjectKey]):
     async def _change(self, deployment: Obj, step: RolloutStep) -> None:
         for change in step.change:
             await self._sets.patch(key_of(change.replica_set), change.patch)
-            self._tell(deployment, change.replica_set, wanted(change.replica_set), change.size)
+            self._report_size(
+                deployment, change.replica_set, wanted(change.replica_set), change.size
+            )
 
     async def _create(self, deployment: Obj, step: RolloutStep) -> tuple[Obj, ApiError | None]:
         """Makes the new ReplicaSet, if there has to be one; returns the status to be written."""
@@ -105,10 +107,10 @@ class DeploymentController(SimulatedController[ObjectKey]):
             text = f'Failed to create new replica set "{name}": {error.message}'
             self._events.warning(deployment, _COMPONENT, "ReplicaSetCreateError", text)
             return refused(deployment, text, self._clock.now()), error
-        self._tell(deployment, made, 0, wanted(made))
+        self._report_size(deployment, made, 0, wanted(made))
         return step.status, None
 
-    def _tell(
+    def _report_size(
         self, deployment: Obj, replica_set: Mapping[str, Any], before: int, size: int
     ) -> None:
         if before == size:

@@ -113,8 +113,8 @@ class OrphanedPods(SimulatedController[ObjectKey]):
         if pod is None or not self._is_orphaned(pod):
             return
         if not is_terminal(pod):
-            told = ("DeletionByPodGC", "PodGC: node no longer exists")
-            status = {**disrupted_status(pod, *told, self._clock.now()), "phase": "Failed"}
+            disruption = ("DeletionByPodGC", "PodGC: node no longer exists")
+            status = {**disrupted_status(pod, *disruption, self._clock.now()), "phase": "Failed"}
             pod = await self._pods.update_status(pod, status)
         await self._pods.delete(pod, grace_period=0)
 
@@ -158,7 +158,9 @@ class Evictions(SimulatedController[ObjectKey]):
             return due
         text = f"Marking for deletion Pod {key}"
         self._events.normal(pod, COMPONENT, "TaintManagerEviction", text)
-        told = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
-        pod = await self._pods.update_status(pod, disrupted_status(pod, *told, self._clock.now()))
+        disruption = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
+        pod = await self._pods.update_status(
+            pod, disrupted_status(pod, *disruption, self._clock.now())
+        )
         await self._pods.delete(pod)
         return None

@@ -88,9 +88,9 @@ class JobController(SimulatedController[ObjectKey]):
         problem = await self._change_pods(job, decision)
         if decision.status != (job.get("status") or {}):
             await self._jobs.update_status(job, decision.status)
-            for said in told_by(job.get("status") or {}, decision.status):
-                tell = self._events.normal if said.type == "Normal" else self._events.warning
-                tell(job, COMPONENT, said.reason, said.message)
+            for said in events_between(job.get("status") or {}, decision.status):
+                report = self._events.normal if said.type == "Normal" else self._events.warning
+                report(job, COMPONENT, said.reason, said.message)
         self._memories[uid] = decision.memory
         if problem is not None:
             raise problem
@@ -130,7 +130,7 @@ class Said(NamedTuple):
     message: str
 
 
-def told_by(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Said]:
+def events_between(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Said]:
     """The events for the change from one status to the next."""
     events = []
 

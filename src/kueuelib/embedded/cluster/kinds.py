@@ -171,7 +171,7 @@ class Mirror:
         items = [(key_of(obj), self._keep(obj)) for obj in listing.items]
         initial = not self.synced.is_set()
         self._seen = int(listing.resource_version)
-        self._tell(self.store.replace(items, initial=initial, same=same_version))
+        self._notify(self.store.replace(items, initial=initial, same=same_version))
         self.synced.set()
         options = verbs.WatchOptions(resource_version=listing.resource_version, bookmarks=True)
         async with self._service.watch(self.resource, options=options) as stream:
@@ -192,22 +192,22 @@ class Mirror:
 
     def clear(self) -> None:
         """Reports all objects as gone, as they are when their kind is."""
-        self._tell(self.store.replace([], initial=False, same=same_version))
+        self._notify(self.store.replace([], initial=False, same=same_version))
 
     def _put(self, obj: Obj) -> None:
         key = key_of(obj)
         held = self.store.get(key)
         if held is None or _revision(held) < _revision(obj):
-            self._tell((self.store.put(key, self._keep(obj)),))
+            self._notify((self.store.put(key, self._keep(obj)),))
 
     def _drop(self, key: ObjectKey, revision: int) -> None:
         held = self.store.get(key)
         if held is not None and _revision(held) <= revision:
             delta = self.store.remove(key)
             if delta is not None:
-                self._tell((delta,))
+                self._notify((delta,))
 
-    def _tell(self, deltas: tuple[Delta[Obj], ...]) -> None:
+    def _notify(self, deltas: tuple[Delta[Obj], ...]) -> None:
         for delta in deltas:
             for handler in self._handlers:
                 handler(delta)

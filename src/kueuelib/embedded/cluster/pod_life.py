@@ -150,13 +150,13 @@ class PodTimes:
     Attributes:
         started: when the pod was first seen running.
         run: the present `run-seconds`, or None.
-        told: when these were first seen on the running pod.
+        run_since: when these were first seen on the running pod.
         doomed: when the deletion was first seen, or None.
     """
 
     started: float
     run: float | None = None
-    told: float = 0.0
+    run_since: float = 0.0
     doomed: float | None = None
 
 
@@ -172,7 +172,7 @@ def remember(pod: Mapping[str, Any], memory: PodTimes | None, now: float) -> Pod
             memory = attrs.evolve(memory, doomed=parse_time(deleted) - grace)
     run = run_seconds(annotations_of(pod))
     if run != memory.run:
-        memory = attrs.evolve(memory, run=run, told=now)
+        memory = attrs.evolve(memory, run=run, run_since=now)
     if memory.doomed is None and deleted:
         memory = attrs.evolve(memory, doomed=now)
     return memory
@@ -212,7 +212,7 @@ def _earliest_end(pod: Mapping[str, Any], memory: PodTimes) -> PodStep:
     step = PodStep(Action.NOTHING)
     if memory.run is not None:
         code = exit_code(annotations_of(pod))
-        step = PodStep(Action.FINISH, memory.told + max(memory.run, 0.0), code)
+        step = PodStep(Action.FINISH, memory.run_since + max(memory.run, 0.0), code)
     limit = pod["spec"].get("activeDeadlineSeconds")
     if limit is not None:
         due = memory.started + limit

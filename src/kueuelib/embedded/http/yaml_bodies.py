@@ -258,9 +258,9 @@ class _Builder:
         if tag in (None, "!"):
             tag = resolved
         elif tag in _RESOLVED and resolved != tag and (tag, resolved) != _NUMBERS[::-1]:
-            told = [name.replace(_PREFIX, "!!") for name in (resolved, tag)]
+            names = [name.replace(_PREFIX, "!!") for name in (resolved, tag)]
             raise UnreadableBody(
-                f"yaml: cannot decode {told[0]} `{text}` as a {told[1]}", is_yaml=True
+                f"yaml: cannot decode {names[0]} `{text}` as a {names[1]}", is_yaml=True
             )
         value: Any = text
         if tag == _MERGE:

@@ -101,8 +101,8 @@ def _root_problems(schema: Mapping[str, Any], path: str) -> list[FieldError]:
             "subresource is enabled"
         )
         return [invalid(f"{path}.type", schema.get("type") or "", text)] if "type" in schema else []
-    told = (name for name, value in schema.items() if value not in (None, False, "", []))
-    if all(name in _AT_THE_ROOT or name == "nullable" for name in told):
+    keywords = (name for name, value in schema.items() if value not in (None, False, "", []))
+    if all(name in _AT_THE_ROOT or name == "nullable" for name in keywords):
         return []
     names = " ".join(_AT_THE_ROOT.values())
     text = (

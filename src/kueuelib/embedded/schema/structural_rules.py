@@ -50,7 +50,7 @@ def structural_problems(schema: Raw, path: str) -> list[FieldError]:
 
 
 def _structure(schema: Raw, path: str, level: SchemaLevel) -> Errors:
-    for rule in (types_are_told, heads_have_their_types, metadata_of_the_root_is_known):
+    for rule in (types_are_given, heads_have_their_types, metadata_of_the_root_is_known):
         yield from rule(schema, path, level)
     yield from extensions_agree(schema, path)
     yield from patterns_can_be_read(schema, path)
@@ -107,15 +107,15 @@ def parts_of(schema: Raw) -> Iterator[Any]:
 
 def _int_or_string_part(schema: Raw) -> str:
     """The junctor in which an integer-or-string may name its two types."""
-    if [_told(part) for part in schema.get("anyOf") or ()] == _EITHER:
+    if [_keywords(part) for part in schema.get("anyOf") or ()] == _EITHER:
         return "anyOf"
     first: Raw = (schema.get("allOf") or ({},))[0]
-    if [_told(part) for part in first.get("anyOf") or ()] == _EITHER:
+    if [_keywords(part) for part in first.get("anyOf") or ()] == _EITHER:
         return "allOf"
     return ""
 
 
-def _told(schema: Raw) -> dict[str, Any]:
+def _keywords(schema: Raw) -> dict[str, Any]:
     """The keywords of a schema, without empty values."""
     return {name: value for name, value in schema.items() if not _is_empty(value)}
 
@@ -127,7 +127,7 @@ def _is_empty(value: Any) -> bool:
 # ---- rules of structure --------------------------------------------------------------------------
 
 
-def types_are_told(schema: Raw, path: str, level: SchemaLevel) -> Errors:
+def types_are_given(schema: Raw, path: str, level: SchemaLevel) -> Errors:
     """Every value has a type, unless it may be anything or an integer or a string; the root is an
     object and no map, and the items of an array have a schema.
     """
@@ -177,7 +177,7 @@ def metadata_of_the_root_is_known(schema: Raw, path: str, level: SchemaLevel) ->
     meta = (schema.get("properties") or {}).get("metadata")
     if level is not SchemaLevel.ROOT or meta is None:
         return
-    others = _told(meta).keys() - {"type", "default", "properties"}
+    others = _keywords(meta).keys() - {"type", "default", "properties"}
     if others or not (meta.get("properties") or {}).keys() <= {"name", "generateName"}:
         text = (
             "must not specify anything other than name and generateName, but metadata is "
@@ -228,32 +228,32 @@ def junctors_only_restrict(schema: Raw, path: str) -> Errors:
         yield forbidden(where, "must not be specified in a nested context")
 
 
-def _incomplete(part: Raw, shape: Raw, path: str, told: str) -> Errors:
+def _incomplete(part: Raw, shape: Raw, path: str, origin: str) -> Errors:
     """The fields that a junctor restricts are also part of the shape.
 
     Args:
         part: the root, or a part of one of its junctors.
         shape: what the schema says about the same value outside junctors.
         path: of the shape.
-        told: its path.
+        origin: its path.
     """
     for where, inner in junctors_of(part):
-        yield from _incomplete(inner, shape, path, f"{told}.{where}")
+        yield from _incomplete(inner, shape, path, f"{origin}.{where}")
     if part is shape:
         return
     if isinstance(part.get("items"), Mapping):
-        yield from _matched(part["items"], shape.get("items"), f"{path}.items", f"{told}.items")
+        yield from _matched(part["items"], shape.get("items"), f"{path}.items", f"{origin}.items")
     for name, sub in properties_of(part):
         known = (shape.get("properties") or {}).get(name)
         where = f"properties[{name}]"
-        yield from _matched(sub, known, f"{path}.{where}", f"{told}.{where}")
+        yield from _matched(sub, known, f"{path}.{where}", f"{origin}.{where}")
 
 
-def _matched(part: Raw, shape: Any, path: str, told: str) -> Errors:
+def _matched(part: Raw, shape: Any, path: str, origin: str) -> Errors:
     if not isinstance(shape, Mapping):
-        yield required(path, f"because it is defined in {told}")
+        yield required(path, f"because it is defined in {origin}")
     else:
-        yield from _incomplete(part, shape, path, told)
+        yield from _incomplete(part, shape, path, origin)
 
 
 # ---- the rules for the parts of the schema of a custom resource ----------------------------------

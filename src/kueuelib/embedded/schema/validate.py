@@ -213,8 +213,8 @@ def _check_text(node: SchemaNode, value: str, path: str, errors: Errors) -> None
 
 def _check_range(node: SchemaNode, value: float, path: str, errors: Errors) -> None:
     if not in_range(node.type, node.format, value):
-        told = f"with format {node.format}" if node.format else "(default format)"
-        text = f"Checked value must be of type {node.type} {told} in {path}"
+        form = f"with format {node.format}" if node.format else "(default format)"
+        text = f"Checked value must be of type {node.type} {form} in {path}"
         errors.append(invalid(NOWHERE, "", text))
 
 

@@ -89,7 +89,7 @@ class KindController:
         self._follower = follower
         self._make = make
         self._recorder = recorder
-        self._told = False
+        self._was_held_back = False
 
     @property
     def name(self) -> str:
@@ -116,20 +116,24 @@ class KindController:
         """Keep reporting this standing until the next turn."""
         standing = self._follower.standing
         while standing.turn is turn:
-            self._tell(standing)
+            self._report(standing)
             with anyio.move_on_after(REMIND):
                 standing = await self._follower.moved_from(standing)
 
-    def _tell(self, standing: KindReadiness) -> None:
+    def _report(self, standing: KindReadiness) -> None:
         """Report on the CRD why jobs are not managed, and when they are again."""
         if standing.state in HELD_BACK:
             text = f"Jobs of this kind that name a queue stay as they are: {standing.why}"
             self._event(WARNING, NOT_MANAGED, text)
-        elif standing.state is KindState.MANAGED and self._told and standing.turn is not None:
+        elif (
+            standing.state is KindState.MANAGED
+            and self._was_held_back
+            and standing.turn is not None
+        ):
             version = standing.turn.integration.resource.version
             self._event(NORMAL, MANAGED, f"Jobs of this kind are queued, in version {version}")
         if standing.state is not KindState.STARTING:
-            self._told = standing.state in HELD_BACK
+            self._was_held_back = standing.state in HELD_BACK
 
     def _event(self, type_: EventType, reason: str, message: str) -> None:
         integration = self._follower.integration

@@ -246,7 +246,7 @@ class Executor:
                     try:
                         refuse_lost_status(error, command.obj, live)
                     except MethodNotAllowed as refused:
-                        self._tell(command, refused, about, run)
+                        self._report(command, refused, about, run)
                         return False
                 if not isinstance(command, Delete | DropFinalizer):
                     run.behind = True
@@ -260,13 +260,13 @@ class Executor:
                     await self._look_at(command)
                     run.behind = True
                 else:
-                    self._tell(command, error, about, run)
+                    self._report(command, error, about, run)
                 return False
             except (BadRequest, Forbidden) as error:
-                self._tell(command, error, about, run)
+                self._report(command, error, about, run)
                 return False
             except ApiError as error:
-                self._refusals.tell(command, error, about)
+                self._refusals.report(command, error, about)
                 raise
         return True
 
@@ -291,13 +291,13 @@ class Executor:
                 return None
         return await self._known.refresh(spoken(resource, self._version), key_of(obj))
 
-    def _tell(self, command: Command, error: ApiError, about: Obj | None, run: _PlanRun) -> None:
+    def _report(self, command: Command, error: ApiError, about: Obj | None, run: _PlanRun) -> None:
         """Reports on a job what the server refused to do for it, and will refuse again; on an
         object without a job, that it cannot be released.
         """
-        self._refusals.tell(command, error, about)
-        told = about is not None or isinstance(command, DropFinalizer)
-        if not told or isinstance(error, Conflict):
+        self._refusals.report(command, error, about)
+        is_reported = about is not None or isinstance(command, DropFinalizer)
+        if not is_reported or isinstance(error, Conflict):
             raise error
         self._log.warning("the server refuses", why=error.message, seconds=REFUSED_RETRY)
         run.wait = REFUSED_RETRY

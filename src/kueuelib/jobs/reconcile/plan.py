@@ -169,8 +169,8 @@ def _plan_invalid(situation: JobSnapshot, job: GenericJob, error: InvalidJob) ->
         left = stop(Case(situation, job, Matching()), reason, text)
     elif not situation.uses_quota(job):
         left = _without_workload(situation, job)
-    told = Emit(job.raw, COMPOSE_ERROR, f"Nothing can be queued: {error}", WARNING)
-    return (*left, told, RequeueAfter(str(error), INVALID_RETRY))
+    event = Emit(job.raw, COMPOSE_ERROR, f"Nothing can be queued: {error}", WARNING)
+    return (*left, event, RequeueAfter(str(error), INVALID_RETRY))
 
 
 def _without_workload(situation: JobSnapshot, job: GenericJob) -> Commands:
@@ -243,8 +243,8 @@ def _plan_managed(situation: JobSnapshot, job: GenericJob) -> Commands:
         return taken_back
     case = Case(situation, job, matching)
     phase = job_phase_of(case)
-    if phase in _ASKING and (told := _ask(case)):
-        return (*matching.commands, *told)
+    if phase in _ASKING and (requests := _ask(case)):
+        return (*matching.commands, *requests)
     step = STEPS[phase](case)
     if matching.chosen is None:
         return (*matching.commands, *step)

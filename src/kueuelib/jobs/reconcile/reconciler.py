@@ -56,7 +56,7 @@ class JobReconciler:
         self._clock = clock
         self.above: Store[tuple[str, ...]] = Store({ABOVE_UID: tuple})
         self._vanished = Vanished()
-        self._told: dict[ObjectKey, tuple[str, int | None, str]] = {}
+        self._reported: dict[ObjectKey, tuple[str, int | None, str]] = {}
         self._flavors = ByName(stores.flavors)
         self._classes = PriorityClasses(ByName(stores.workload_classes), ByName(stores.pod_classes))
 
@@ -72,23 +72,23 @@ class JobReconciler:
         try:
             commands = plan(self.observe(key, raw))
         except Exception as error:
-            self._tell(key, raw, error)
+            self._report(key, raw, error)
             raise
-        self._told.pop(key, None)
+        self._reported.pop(key, None)
         outcome = await self._executor.run(commands, raw)
         if commands and outcome.wait is None and self._is_settled(key):
             return SETTLED
         return outcome.result
 
-    def _tell(self, key: ObjectKey, raw: Obj | None, error: Exception) -> None:
+    def _report(self, key: ObjectKey, raw: Obj | None, error: Exception) -> None:
         """Reports an error of the kind's own methods on the job, once while it is unchanged."""
         if raw is None:
             return
         place = traceback.extract_tb(error.__traceback__)[-1]
         text = f"{error!r} in {place.name}, {Path(place.filename).name}:{place.lineno}"
-        told = (raw["metadata"]["uid"], raw["metadata"].get("generation"), text)
-        if self._told.get(key) != told:
-            self._told[key] = told
+        failure = (raw["metadata"]["uid"], raw["metadata"].get("generation"), text)
+        if self._reported.get(key) != failure:
+            self._reported[key] = failure
             self._executor.warn(raw, f"Nothing can be queued: {text}")
 
     def _is_settled(self, key: ObjectKey) -> bool:

@@ -47,7 +47,7 @@ class Refusals:
         self._clock = clock
         self._reported = Recent()
 
-    def tell(self, command: Command, error: ApiError, about: Obj | None) -> None:
+    def report(self, command: Command, error: ApiError, about: Obj | None) -> None:
         """Reports the failure of a write once a minute, or once its text changes.
 
         Args:

@@ -78,10 +78,10 @@ def expiry(case: Case) -> tuple[Command, ...]:
     if left > 0:
         return (RequeueAfter("it was deactivated and is kept for a while", left),)
     message = "Deleted: it was deactivated, and its retention period is over"
-    told = Emit(case.job.raw, DELETED, message)
+    event = Emit(case.job.raw, DELETED, message)
     if isinstance(case.job, ComposableJob):
-        return (told, *case.job.remove_members())
-    return (told, Delete(case.job.resource, case.job.raw))
+        return (event, *case.job.remove_members())
+    return (event, Delete(case.job.resource, case.job.raw))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -376,8 +376,8 @@ def stop(case: Case, reason: StopReason, message: str) -> Commands:
     first, *others = forgetting(job, infos, left.commands, case.remembered) or (None,)
     if first is None:
         return ()
-    told = (Emit(job.raw, STOPPED, message),) if left.stops_now else ()
-    return (first, *told, *doubts, *others)
+    event = (Emit(job.raw, STOPPED, message),) if left.stops_now else ()
+    return (first, *event, *doubts, *others)
 
 
 def _leftovers(case: Case) -> Commands:

@@ -128,7 +128,7 @@ class EntryKeeper:
     async def _keep(self, ready: Callable[[], None]) -> None:
         pauses = Backoff(base=0.5, cap=60.0, jitter=0.5)
         repairs = Backoff(base=0.5, cap=30.0, jitter=1.0)
-        told = False
+        is_ready = False
         while True:
             pause, before = PERIOD, self._written
             self._moved.clear()
@@ -142,8 +142,8 @@ class EntryKeeper:
             except (ApiError, TransportError, ConfigError) as error:
                 pause = pauses.next(self._clock.monotonic(), random.random())
                 self._log.warning("webhook entries cannot be restored", error=with_fix(error))
-            if not told:
-                told = True
+            if not is_ready:
+                is_ready = True
                 ready()
             elif repaired and self._written == before:
                 await self._clock.sleep(repairs.next(self._clock.monotonic(), random.random()))

@@ -59,7 +59,7 @@ async def check_served(
         ConfigError: a kind is not served.
     """
     log = get_logger("operator")
-    deadline, told = clock.monotonic() + patience, False
+    deadline, warned = clock.monotonic() + patience, False
     needed = _followed(operator)
     while True:
         missing = await _look(operator, client)
@@ -69,9 +69,9 @@ async def check_served(
             break
         if sure or clock.monotonic() >= deadline:
             raise (sure or fatal)[0].error
-        if not told:
+        if not warned:
             log.warning("waiting for a kind", why=str(fatal[0].error), seconds=patience)
-            told = True
+            warned = True
         await clock.sleep(PAUSE)
     for each in missing.values():
         log.warning("cannot be written", why=str(each.error))

@@ -218,8 +218,8 @@ def _cause_of(done: Round) -> tuple[Cause | None, dict[tuple[str, str], str]]:
 
 def _conflict(done: Round) -> str:
     others = done.others.paths() if done.others is not None else {}
-    told = [f"{path}: {said}" for path, said in others.items()][:SHOWN]
-    return "; ".join([done.conflict, *told])
+    changes = [f"{path}: {said}" for path, said in others.items()][:SHOWN]
+    return "; ".join([done.conflict, *changes])
 
 
 def _compared(obj: Obj) -> Obj:

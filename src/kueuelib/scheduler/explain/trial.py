@@ -297,7 +297,7 @@ def _run_to_rest(engine: Engine, key: ObjectKey, now: float, workloads: int) -> 
 
 
 def _run(
-    engine: Engine, key: ObjectKey, now: float, spend: Spend, told: list[Reason] | None = None
+    engine: Engine, key: ObjectKey, now: float, spend: Spend, reasons: list[Reason] | None = None
 ) -> TrialOutcome:
     standing = engine.standing(key)
     if standing.where in _HELD:
@@ -313,8 +313,8 @@ def _run(
         for wait in settled.waits:
             if wait.key == key:
                 reason = wait.reason
-                if told is not None:
-                    told.append(reason)
+                if reasons is not None:
+                    reasons.append(reason)
         if isinstance(reason, Preempting | FitsAfterPreemptions):
             return _preempts(reason)
         if reason is not None and engine.rests(key):

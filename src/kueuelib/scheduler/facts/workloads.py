@@ -284,7 +284,7 @@ class WorkloadFacts:
         admission = workload.status.admission
         if admission is not None and has_quota(workload):
             self._leave_queues(key)
-            self._hold_as_told(workload, admission, now)
+            self._hold_as_written(workload, admission, now)
             return
         holder = self._state.cache.holder(key)
         if holder is not None:
@@ -293,9 +293,9 @@ class WorkloadFacts:
             self._release(key)
         self.place(key, now)
 
-    def _hold_as_told(self, workload: Workload, admission: Admission, now: float) -> None:
+    def _hold_as_written(self, workload: Workload, admission: Admission, now: float) -> None:
         """Charges a Workload as its object says, and for new places that it does not say yet."""
-        holder = self._as_told(self._holder(workload, admission, assumed=False))
+        holder = self._as_written(self._holder(workload, admission, assumed=False))
         place = self._placing.get(holder.key)
         if (
             place is not None
@@ -318,7 +318,7 @@ class WorkloadFacts:
             if workload is None or admission is None or holder.assumed:
                 continue  # what is assumed was charged when it was decided
             if is_placed(admission):
-                self._hold_as_told(workload, admission, now)
+                self._hold_as_written(workload, admission, now)
 
     def _note(self, key: ObjectKey) -> None:
         local_queue = self._state.local_queue_of.group(key)
@@ -535,12 +535,12 @@ class WorkloadFacts:
         del self._placing[event.key]
         admission = workload.status.admission
         assert admission is not None, "otherwise its quota was released"
-        self._hold_as_told(workload, admission, now)
+        self._hold_as_written(workload, admission, now)
         self._note(event.key)
 
     # --- preemption
 
-    def _as_told(self, holder: Holder) -> Holder:
+    def _as_written(self, holder: Holder) -> Holder:
         """The charge, which counts as leaving if its eviction was decided but not observed yet."""
         before = self._state.cache.holder(holder.key)
         holder = holder if before is None else holder.after(before)

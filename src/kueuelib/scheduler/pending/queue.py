@@ -475,7 +475,7 @@ class PendingGroup(Lanes):
         has_turn: whether their first ones are in the heap, possibly for a turn while they are
             parked.
         unreported: those without a report so far.
-        told: the reported reasons that no change of usage ends.
+        reported: the reported reasons that no change of usage ends.
     """
 
     def __init__(self, key: GroupKey) -> None:
@@ -485,7 +485,7 @@ class PendingGroup(Lanes):
         self.verdict: ShapeVerdict | None = None
         self.has_turn = True
         self.unreported: dict[ObjectKey, None] = {}
-        self.told: dict[tuple[str, str], tuple[FlavorReason, ...]] = {}
+        self.reported: dict[tuple[str, str], tuple[FlavorReason, ...]] = {}
 
 
 _BY_ORDER = attrgetter("info.order", "info.key")

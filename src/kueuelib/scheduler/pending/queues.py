@@ -80,15 +80,17 @@ class UnreportedWorkloads:
         reason = None if group.verdict is None else group.verdict.reason
         if isinstance(reason, NoFlavors):
             lasting = reason.lasting
-            if any(group.told.get(place, verdict) != verdict for place, verdict in lasting.items()):
+            if any(
+                group.reported.get(place, verdict) != verdict for place, verdict in lasting.items()
+            ):
                 for key, item in group.members.items():
                     if item.reason is not None and item.reason is not reason:
                         item.reason = reason
                         self.add(key, now)
-            group.told.update(lasting)
-        self.tell(group)
+            group.reported.update(lasting)
+        self.report(group)
 
-    def tell(self, group: PendingGroup) -> None:
+    def report(self, group: PendingGroup) -> None:
         """Reports the verdict of a parked group at once, for Workloads without a report."""
         if group.verdict is None:
             return
@@ -307,7 +309,7 @@ class Queues:
             item.queue.scope.touch()
             if item.reason is None:
                 self.silence.add(key, now)
-        self.silence.tell(group)
+        self.silence.report(group)
 
     def take_out(self, key: ObjectKey) -> PendingWorkload | None:
         """Removes a Workload; None if it did not wait."""

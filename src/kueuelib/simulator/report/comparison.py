@@ -152,27 +152,27 @@ def _clauses(size: str, before: Obj | None, after: Obj | None, unit: TimeUnit) -
     if has != had:
         notes.insert(0, f"{abs(has - had):,} {'fewer' if has < had else 'more'} of them start")
     was, now = before["wait_seconds"]["mean"], after["wait_seconds"]["mean"]
-    text, told = _change(jobs, was, now, unit)
-    yield _noted(text, [told, *notes])
+    text, detail = _change(jobs, was, now, unit)
+    yield _noted(text, [detail, *notes])
 
 
 def _change(jobs: str, was: float, now: float, unit: TimeUnit) -> tuple[str, str]:
     """What happens to jobs with these mean waits, and the waits."""
     if max(was, now) < AT_ONCE:
         return f"starts {jobs} at once", "as before"
-    told = f"mean wait {unit.named(now)} instead of {unit.named(was)}"
+    detail = f"mean wait {unit.named(now)} instead of {unit.named(was)}"
     if abs(now - was) <= max(SAME * was, AT_ONCE):
-        return f"starts {jobs} after about the same wait", told
+        return f"starts {jobs} after about the same wait", detail
     if now < AT_ONCE:
-        return f"starts {jobs} at once", told
+        return f"starts {jobs} at once", detail
     if was < AT_ONCE:
-        return f"delays {jobs}, which otherwise start at once", told
+        return f"delays {jobs}, which otherwise start at once", detail
     if now < was / 2:
-        return f"starts {jobs} {_times(was / now)} times sooner", told
+        return f"starts {jobs} {_times(was / now)} times sooner", detail
     if now > was * 2:
-        return f"lets {jobs} wait {_times(now / was)} times as long", told
+        return f"lets {jobs} wait {_times(now / was)} times as long", detail
     part = f"{abs(now - was) / was:.0%}".replace("%", " %")
-    return (f"starts {jobs} {part} sooner" if now < was else f"delays {jobs} by {part}"), told
+    return (f"starts {jobs} {part} sooner" if now < was else f"delays {jobs} by {part}"), detail
 
 
 def _times(ratio: float) -> str:

@@ -14,7 +14,7 @@ from kueuelib.api.quantity import Quantity
 from kueuelib.api.queues import ClusterQueueStatus, FlavorUsage, ResourceUsage
 from kueuelib.api.workload import EvictionCount, SchedulingStats
 from kueuelib.app.explaining.gather import ClusterData, Decoder
-from kueuelib.app.overview.cohort_trees import load_told
+from kueuelib.app.overview.cohort_trees import reported_load
 from kueuelib.app.overview.gathering import ListedFacts, evictions_of, explained, overview_of
 from kueuelib.app.overview.values import Overview, QueueOrCohort, QuotaUse, RunningWorkload, Threat
 from kueuelib.jobs.reconcile.priority import PriorityClasses
@@ -269,7 +269,7 @@ def test_without_the_rights_to_decide_amounts_are_those_of_the_status() -> None:
     assert found.notes[0] == "nobody may see them"
     place = places(found)["a"]
     assert place.uses == (QuotaUse(CPU, 4000, 4000, 2000),)
-    assert place.running == load_told(told).running == 2
+    assert place.running == reported_load(told).running == 2
     assert [one.verdict for one in found.waiting] == ["not evaluated"]
 
 
@@ -280,7 +280,7 @@ def test_a_whole_answer_is_about_a_workload_that_waits() -> None:
     assert found.changes
     assert explained(known, ObjectKey("ns", "r")) is None
     assert explained(known, ObjectKey("ns", "absent")) is None
-    assert explained(attrs.evolve(known, why_told="no rights"), ObjectKey("ns", "w")) is None
+    assert explained(attrs.evolve(known, undecided="no rights"), ObjectKey("ns", "w")) is None
 
 
 @pytest.mark.parametrize("shares", [True, False])

@@ -380,7 +380,7 @@ def test_an_empty_cluster_has_a_page() -> None:
 
 
 def test_without_decisions_the_page_says_whose_words_they_are() -> None:
-    known = attrs.evolve(facts(), why_told="clusterqueues may not be listed")
+    known = attrs.evolve(facts(), undecided="clusterqueues may not be listed")
     shown = "".join(parsed(page(View(overview_of(known), {}), NOW)).itertext())
     assert "clusterqueues may not be listed" in shown
     assert "verdicts that the manager wrote last" in shown

@@ -127,7 +127,7 @@ class TestRayClusters(JobConformance):
 
     adapter = Kind(SAMPLES["ray.io/raycluster"])
 
-    def test_the_end_is_told(self) -> None:
+    def test_the_end_is_reported(self) -> None:
         job = self._job(self.adapter.running(self._started()))
         job.object["status"]["state"] = "failed"
         assert job.finished() is None
@@ -152,7 +152,7 @@ class TestRayServices(JobConformance):
 
     adapter = Kind(SERVICE)
 
-    def test_the_end_is_told(self) -> None:
+    def test_the_end_is_reported(self) -> None:
         job = self._job(self.adapter.running(self._started()))
         job.object["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
         assert job.finished() is None

@@ -388,10 +388,10 @@ def another_webhook(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         for kind, one in snapshot.webhook_configurations()
         if one["metadata"]["name"] not in OUR_CONFIGURATIONS
     ]
-    told: list[Obj] = []
+    reported: list[Obj] = []
     for kind, configuration in theirs:
         stopping = [one for one in _webhooks(configuration) if _may_stop(one, dead)]
-        if not stopping or configuration in told:
+        if not stopping or configuration in reported:
             continue
         servers = {_server(one, dead[one["name"]]) for one in stopping} - {""}
         silent: list[tuple[str, Obj, list[str]]] = []
@@ -404,7 +404,7 @@ def another_webhook(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             ]
             if names:
                 silent.append((other_kind, other, names))
-                told.append(other)
+                reported.append(other)
         names = [name for _, _, each in silent for name in each]
         calls = [call for one in names for call in dead.get(one, ())]
         stops = ", ".join(dict.fromkeys(call.what for call in calls if call.what != ADMISSION))
@@ -420,7 +420,7 @@ def another_webhook(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             for one in _webhooks(configuration)
             if any(KUEUE in (rule.get("apiGroups") or ()) for rule in one.get("rules") or ())
         ]
-        if named and configuration not in told:
+        if named and configuration not in reported:
             problem = f"{', '.join(named)} is called for our kinds, too"
             fix = removals([(kind, configuration, named)])
             yield Finding(Severity.HINT, subject_of(kind, configuration), problem, fix)

@@ -92,14 +92,14 @@ def _held(snapshot: ClusterSnapshot, pod: Obj, group: Sequence[Obj]) -> Finding 
     """Why nothing will remove the gate of a pod; None if a Workload may."""
     name, meta = group_of(pod), pod["metadata"]
     age = snapshot.age(meta["creationTimestamp"])
-    told = f"it has been gated for {duration(age)}, and"
+    gated = f"it has been gated for {duration(age)}, and"
     subject, where = subject_of("Pod", pod), f"-n {meta['namespace']}"
     fix = f"kueuelib explain pod/{meta['name']} {where}"
     if name:
         workload = snapshot.find("Workload", name, meta["namespace"])
         problem = group_problem(pod, group) if workload is None else None
         if problem is not None:
-            text = f"{told} its group {name} has no Workload: {problem.message}"
+            text = f"{gated} its group {name} has no Workload: {problem.message}"
             if not problem.waits:
                 return Finding(Severity.ERROR, subject, text, fix)
             fix = f"kubectl get pods {where}  # create the missing pods of {name}, or delete these"
@@ -108,9 +108,9 @@ def _held(snapshot: ClusterSnapshot, pod: Obj, group: Sequence[Obj]) -> Finding 
     else:
         workload = snapshot.workload_of(pod)
     if workload is None:
-        return Finding(Severity.ERROR, subject, f"{told} {_UNMADE}", fix, no_manager(snapshot))
+        return Finding(Severity.ERROR, subject, f"{gated} {_UNMADE}", fix, no_manager(snapshot))
     if is_finished(workload):
-        text = f"{told} its Workload {workload['metadata']['name']} has finished"
+        text = f"{gated} its Workload {workload['metadata']['name']} has finished"
         fix = f"kubectl delete pod {meta['name']} {where}  # and submit it again"
         return Finding(Severity.ERROR, subject, text, fix)
     return None
@@ -200,12 +200,12 @@ def unqueued(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             continue
         name, where = job["metadata"]["name"], f"-n {job['metadata']['namespace']}"
         follows = (*gone(snapshot, WORKLOADS), *no_manager(snapshot), DISABLED, ANOTHER_WEBHOOK)
-        told = snapshot.last_event(COMPOSE_ERROR, job)
-        if told is not None:
-            problem += f": {said(told, snapshot.now)}"
-            follows = (*gone(snapshot, WORKLOADS), *explanations(snapshot, told["message"]))
+        failure = snapshot.last_event(COMPOSE_ERROR, job)
+        if failure is not None:
+            problem += f": {said(failure, snapshot.now)}"
+            follows = (*gone(snapshot, WORKLOADS), *explanations(snapshot, failure["message"]))
             space = job["metadata"]["namespace"]
-            fix = remedy(told["message"], snapshot.webhook_configurations(), space)
+            fix = remedy(failure["message"], snapshot.webhook_configurations(), space)
             fix = fix or f"kubectl get {where} job {name} -o yaml  # correct what the message names"
         else:
             problem += (
@@ -219,9 +219,13 @@ def _withdrawn(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """Jobs that had a Workload, and that nothing starts because they no longer name a queue."""
     for job in snapshot.all(WITHDRAWN):
         (namespace, name), workload = key_of(job), snapshot.workload_of(job)
-        told = snapshot.last_event(DELETED_WORKLOAD, job)
+        deletion = snapshot.last_event(DELETED_WORKLOAD, job)
         over = not job["spec"].get("suspend") or has_ended(job)
-        if over or queue_of(job) or (workload is None and not (told and says_withdrawn(told))):
+        if (
+            over
+            or queue_of(job)
+            or (workload is None and not (deletion and says_withdrawn(deletion)))
+        ):
             continue
         problem = f"its {QUEUE_LABEL} was removed while it waited, so nothing starts it"
         known = [one.name for one in snapshot.world.local_queues if one.namespace == namespace]
@@ -262,10 +266,13 @@ def _not_started(snapshot: ClusterSnapshot, held: HeldBack) -> tuple[str, Findin
         "it is not started"
     )
     tried = _tried(snapshot, held)
-    told = snapshot.last_event(REASON_FAILED_TO_START, obj, workload)
+    refusal = snapshot.last_event(REASON_FAILED_TO_START, obj, workload)
     why, when = ("", "") if tried is None else (tried.problem, " (in a dry run)")
-    if not why and told is not None and told["message"].startswith(START_REFUSED):
-        why, when = told["message"].removeprefix(START_REFUSED), f" ({ago(told, snapshot.now)})"
+    if not why and refusal is not None and refusal["message"].startswith(START_REFUSED):
+        why, when = (
+            refusal["message"].removeprefix(START_REFUSED),
+            f" ({ago(refusal, snapshot.now)})",
+        )
     problem += f": {why}{when}" if why else ""
     if tried is not None and not tried.problem:
         problem += ("; " if why else ": ") + "a dry run of its start succeeds"

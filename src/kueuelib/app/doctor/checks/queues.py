@@ -225,7 +225,7 @@ def stuck_pods(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     finished, and while other pods of the group are still ending.
     """
     yield from _lost_with_nodes(snapshot)
-    told: set[ObjectKey] = set()
+    reported: set[ObjectKey] = set()
     ending = {_group_key(pod) for pod in snapshot.all("Pod") if stage_of(pod) is PodStage.LEAVING}
     for pod in snapshot.all("Pod"):
         stage = stage_of(pod)
@@ -238,8 +238,8 @@ def stuck_pods(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         if group is None:
             problem = f"it was deleted {age} ago, does not run, and its finalizer stays"
             yield _kept(snapshot, "Pod", pod, problem)
-        elif stage is PodStage.FAILED and key_of(group) not in told:
-            told.add(key_of(group))
+        elif stage is PodStage.FAILED and key_of(group) not in reported:
+            reported.add(key_of(group))
             yield _awaiting(snapshot, pod, group, age)
 
 
@@ -531,14 +531,14 @@ def queue_names(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             continue  # no queue is missing for it
         if world.local_queue_of(workload) is None:
             lost.setdefault(wrong_queue_name(world, key), []).append(key.name)
-    for told, names in lost.items():
-        kind, _, place = told.subject.partition(" ")
+    for wrong, names in lost.items():
+        kind, _, place = wrong.subject.partition(" ")
         namespace, _, name = place.partition("/")
-        problem = told.problem
+        problem = wrong.problem
         if kind == "LocalQueue":
             problem += f", and these Workloads name it: {some(names)}"
             homes = snapshot.homes_of(ObjectKey(namespace, name))
             problem += f"; it led to ClusterQueue {some(homes)}" if homes else ""
-        fix = f"kubectl -n {namespace} get workloads  # {told.fix}"
+        fix = f"kubectl -n {namespace} get workloads  # {wrong.fix}"
         follows = gone(snapshot, LOCAL_QUEUES)
         yield Finding(Severity.ERROR, Subject(kind, name, namespace), problem, fix, follows)

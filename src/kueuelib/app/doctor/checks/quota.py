@@ -391,10 +391,10 @@ def exceeded(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     """ClusterQueues and Cohorts whose Workloads hold more than they may, for example because quota
     was reduced.
     """
-    told: dict[str, set[FlavorResource]] = {}
+    exceeded_by: dict[str, set[FlavorResource]] = {}
     for name in sorted(snapshot.world.cluster_queues):
         over = dict(_over(snapshot, name))
-        told[name] = {*over}
+        exceeded_by[name] = {*over}
         if over:
             what = Subject(CLUSTER_QUEUE, name)
             fix = f"kubectl edit clusterqueue {name}  # restore the flavor or quota, or wait: until"
@@ -405,7 +405,7 @@ def exceeded(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         if usage is None or usage.parent or usage.cycle:
             continue
         queues = sorted(snapshot.world.below(name)[0])
-        known = {pair for one in queues for pair in told.get(one, ())}
+        known = {pair for one in queues for pair in exceeded_by.get(one, ())}
         quota = {pair: usage.quota.get(pair, 0) for pair in usage.reserved}
         over = {
             pair: f"but the quota of its tree is {format_amount(pair.resource, quota[pair])}"

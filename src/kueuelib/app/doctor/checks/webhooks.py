@@ -189,9 +189,9 @@ def _without(secret: Obj) -> str:
     commands = [removal_of("secret", secret, others)] if others else []
     if not meta.get("deletionTimestamp"):
         commands.append(f"kubectl -n {meta['namespace']} delete secret {meta['name']}")
-    told = "a manager makes a new one"
-    told += f"; finalizer {some(others)} of another program keeps this one" if others else ""
-    return f"{' && '.join(commands)}  # {told}"
+    remark = "a manager makes a new one"
+    remark += f"; finalizer {some(others)} of another program keeps this one" if others else ""
+    return f"{' && '.join(commands)}  # {remark}"
 
 
 @check(UNREACHABLE, CALLS, momentary=True)

@@ -126,7 +126,7 @@ def never_fits(snapshot: ClusterSnapshot) -> Iterator[Finding]:
     that the nodes have no room for even without other Workloads: a node may still come.
     """
     alike: dict[tuple[str, ResourceProblem | GivenValue], list[ObjectKey]] = {}
-    told: dict[ObjectKey, ResourceProblem] = {}
+    problems: dict[ObjectKey, ResourceProblem] = {}
     for key, outcome in sorted(snapshot.outcomes.items()):
         reason = outcome.reason
         if outcome.verdict is not TrialResult.WAITS or reason is None:
@@ -134,7 +134,7 @@ def never_fits(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         if isinstance(reason, FeaturesMissing):
             continue  # feature-missing says so
         if isinstance(reason, InvalidResources | LimitRangeViolated):
-            first = told[key] = reason.items[0]
+            first = problems[key] = reason.items[0]
             cause = first.values[0] if first.values else first
             alike.setdefault((key.namespace, cause), []).append(key)
         fix = f"kueuelib explain workload/{key.name} -n {key.namespace}"
@@ -146,7 +146,7 @@ def never_fits(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             follows = ("topology-levels",)
             yield Finding(Severity.WARNING, _subject(key), problem, fix, follows)
     for (namespace, cause), keys in alike.items():
-        wrong = told[keys[0]]
+        wrong = problems[keys[0]]
         subject, show = _subject(keys[0]), f"get {_job(snapshot, keys[0])} -o yaml"
         if isinstance(cause, GivenValue):
             subject = Subject(cause.kind, cause.key.name, namespace)

@@ -1,4 +1,4 @@
-"""When Workloads are told why they wait."""
+"""When the reasons of waiting Workloads are reported."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from kueuelib.api.meta import ObjectKey
 from kueuelib.controllers.applier import (
     PAUSE,
+    REPORTED_AT_ONCE,
     REST,
-    TOLD_AT_ONCE,
     TRICKLE,
     PendingReasonWriter,
     UnwrittenReasons,
@@ -22,36 +22,36 @@ def key(name: object) -> ObjectKey:
     return ObjectKey("ns", str(name))
 
 
-def told(lines: UnwrittenReasons, start: float, end: float) -> list[ObjectKey]:
-    """Everybody who is told at the looks from one instant to another."""
+def reported(lines: UnwrittenReasons, start: float, end: float) -> list[ObjectKey]:
+    """What is reported at the looks from one instant to another."""
     looks = round((end - start) / PAUSE)
     return [each for look in range(looks) for each in lines.take(start + look * PAUSE)]
 
 
-def test_a_queue_at_rest_is_told_in_groups() -> None:
+def test_a_queue_at_rest_is_reported_in_groups() -> None:
     lines = UnwrittenReasons()
-    for number in range(TOLD_AT_ONCE + 5):
+    for number in range(REPORTED_AT_ONCE + 5):
         lines.waits(key(number), "cq", 0.0)
-    assert lines.take(0.0) == tuple(map(key, range(TOLD_AT_ONCE)))
-    assert lines.take(PAUSE) == tuple(map(key, range(TOLD_AT_ONCE, TOLD_AT_ONCE + 5)))
+    assert lines.take(0.0) == tuple(map(key, range(REPORTED_AT_ONCE)))
+    assert lines.take(PAUSE) == tuple(map(key, range(REPORTED_AT_ONCE, REPORTED_AT_ONCE + 5)))
     assert not lines
 
 
-def test_who_is_admitted_is_not_told() -> None:
+def test_who_is_admitted_is_not_reported() -> None:
     lines = UnwrittenReasons()
     lines.waits(key(1), "cq", 0.0)
     lines.admitted(key(1), "cq", 0.0)
-    assert told(lines, 0.0, REST + 1) == []
+    assert reported(lines, 0.0, REST + 1) == []
     assert not lines
 
 
-def test_a_busy_queue_is_told_little_by_little_until_it_rests() -> None:
+def test_a_busy_queue_is_reported_little_by_little_until_it_rests() -> None:
     lines, count = UnwrittenReasons(), 1000
     for number in range(count):
         lines.waits(key(number), "cq", 0.0)
     lines.admitted(key("other"), "cq", 0.0)
-    assert 0 < len(told(lines, 0.0, REST)) <= REST / TRICKLE
-    told(lines, REST, REST + count / TOLD_AT_ONCE * PAUSE)
+    assert 0 < len(reported(lines, 0.0, REST)) <= REST / TRICKLE
+    reported(lines, REST, REST + count / REPORTED_AT_ONCE * PAUSE)
     assert not lines
 
 
@@ -67,7 +67,7 @@ def test_busy_queues_take_turns_and_do_not_slow_down_one_at_rest() -> None:
     assert lines.take(2 * TRICKLE) == (key("a1"),)
 
 
-def test_nobody_is_told_before_the_time_and_of_two_times_the_earlier_counts() -> None:
+def test_nothing_is_reported_before_the_time_and_of_two_times_the_earlier_counts() -> None:
     lines = UnwrittenReasons()
     lines.waits(key(1), "cq", 1.0)
     assert lines.take(0.9) == ()
@@ -75,11 +75,11 @@ def test_nobody_is_told_before_the_time_and_of_two_times_the_earlier_counts() ->
     assert lines.take(1.0) == (key(1),)
 
 
-def test_who_moves_to_another_queue_is_told_once() -> None:
+def test_who_moves_to_another_queue_is_reported_once() -> None:
     lines = UnwrittenReasons()
     lines.waits(key(1), "a", 0.0)
     lines.waits(key(1), "b", 0.0)
-    assert told(lines, 0.0, 1.0) == [key(1)]
+    assert reported(lines, 0.0, 1.0) == [key(1)]
 
 
 class Clock:
@@ -100,15 +100,15 @@ class Clock:
 
 
 @pytest.mark.parametrize("after", [0.0, 1.0])
-async def test_the_teller_works_while_somebody_waits_and_then_sleeps(after: float) -> None:
+async def test_the_writer_works_while_somebody_waits_and_then_sleeps(after: float) -> None:
     clock, found = Clock(), list[tuple[float, ObjectKey]]()
-    teller = PendingReasonWriter(
+    writer = PendingReasonWriter(
         lambda keys: found.extend((clock.time, each) for each in keys), clock=clock
     )
-    task = asyncio.create_task(teller.run(lambda: None))
+    task = asyncio.create_task(writer.run(lambda: None))
     for round_ in range(2):
         start = clock.time
-        teller.waits(key(round_), "cq", after)
+        writer.waits(key(round_), "cq", after)
         for _ in range(100):
             await asyncio.sleep(0)
         (at, _) = found.pop()
@@ -122,7 +122,7 @@ async def test_the_teller_works_while_somebody_waits_and_then_sleeps(after: floa
 def test_a_look_has_its_limit_whatever_the_order_of_the_lines() -> None:
     lines = UnwrittenReasons()
     for queue in ("at-rest-1", "busy", "at-rest-2"):
-        for number in range(2 * TOLD_AT_ONCE):
+        for number in range(2 * REPORTED_AT_ONCE):
             lines.waits(key(f"{queue}-{number}"), queue, 0.0)
     lines.admitted(key("other"), "busy", 0.0)
-    assert len(lines.take(0.0)) == TOLD_AT_ONCE + 1
+    assert len(lines.take(0.0)) == REPORTED_AT_ONCE + 1
