@@ -55,30 +55,27 @@ from kueuelib.jobs.webhooks.manifests import rbac_rules, shared_rbac_rules, webh
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.certificates import ServerNames, host_names
 from kueuelib.runtime.client import Client, read
-from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.queries import PatchType
 from kueuelib.runtime.webhook.trust import ensure_certificates, with_bundle
 
 # ---- waits until a cluster serves the queueing kinds ---------------------------------------------
 
 
-async def until_served(
-    client: Client, versions: Iterable[str], deadline: float, clock: Clock = SYSTEM_CLOCK
-) -> None:
+async def until_served(client: Client, versions: Iterable[str], deadline: float) -> None:
     """Waits until every CRD is established and the versions are in discovery.
 
     Args:
         client: whose cluster.
         versions: in which objects are to be served.
         deadline: seconds to wait.
-        clock: how to wait.
 
     Raises:
         ConfigError: the kinds were not served in time.
     """
     wanted = {crd["metadata"]["name"]: crd["spec"]["names"]["kind"] for crd in all_crds()}
     pauses = Backoff(base=0.05, cap=2.0, jitter=0.1)
-    started = clock.monotonic()
+    started = SYSTEM_CLOCK.monotonic()
     while True:
         by_name = {crd["metadata"]["name"]: crd for crd in (await client.list(CRDS)).items}
         missing = [name for name in wanted if not is_true(by_name.get(name, {}), "Established")]
@@ -86,13 +83,13 @@ async def until_served(
             missing = await _undiscovered(client, versions, wanted.values())
         if not missing:
             return
-        if clock.monotonic() - started > deadline:
+        if SYSTEM_CLOCK.monotonic() - started > deadline:
             raise ConfigError(
                 ", ".join(missing),
                 f"not served after {deadline:.0f} s",
                 "check the conditions of the CRDs",
             )
-        await clock.sleep(pauses.next(clock.monotonic(), random.random()))
+        await SYSTEM_CLOCK.sleep(pauses.next(SYSTEM_CLOCK.monotonic(), random.random()))
 
 
 async def _undiscovered(client: Client, versions: Iterable[str], kinds: Iterable[str]) -> list[str]:

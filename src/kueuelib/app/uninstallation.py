@@ -67,7 +67,7 @@ from kueuelib.controllers.manifests import APP, CERTIFICATES_ROLE
 from kueuelib.errors import ApiError, ConfigError, Conflict, Invalid, NotFound
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client, read
-from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.connection import server_time
 from kueuelib.runtime.failures import is_refusal
 from kueuelib.runtime.queries import PatchType
@@ -231,20 +231,18 @@ async def _free(client: Client, versions: Sequence[Resource]) -> int:
         return 0  # the kind is disappearing
 
 
-async def _once_heard(
-    act: Callable[[], Awaitable[T]], deadline: float, clock: Clock = SYSTEM_CLOCK
-) -> T:
+async def _once_heard(act: Callable[[], Awaitable[T]], deadline: float) -> T:
     """Repeats a step until each API server has heard that it no longer calls our webhooks."""
     pauses = Backoff(base=0.05, cap=1.0, jitter=0.1)
-    started = clock.monotonic()
+    started = SYSTEM_CLOCK.monotonic()
     while True:
         try:
             return await act()
         except ApiError as error:
             waits = is_unconverted(error) or _CALLED in str(error)
-            if not waits or clock.monotonic() - started > deadline:
+            if not waits or SYSTEM_CLOCK.monotonic() - started > deadline:
                 raise
-        await clock.sleep(pauses.next(clock.monotonic(), random.random()))
+        await SYSTEM_CLOCK.sleep(pauses.next(SYSTEM_CLOCK.monotonic(), random.random()))
 
 
 async def _check_place(client: Client, installation: Installation) -> None:
@@ -285,9 +283,7 @@ async def _check_leaders(client: Client, namespace: str) -> None:
             raise ConfigError(f"Lease {key}", problem, fix)
 
 
-async def _until_unled(
-    client: Client, namespace: str, deadline: float, clock: Clock = SYSTEM_CLOCK
-) -> None:
+async def _until_unled(client: Client, namespace: str, deadline: float) -> None:
     """Waits until no manager leads but those of our pods, which are removed before the kinds.
 
     Another one would stop the jobs of the Workloads that go, and take charge of Pods again. If it
@@ -296,7 +292,7 @@ async def _until_unled(
     Raises:
         ConfigError: one leads elsewhere: it renews its Lease, or the Lease does not end in time.
     """
-    key, started = Configuration(namespace).lease, clock.monotonic()
+    key, started = Configuration(namespace).lease, SYSTEM_CLOCK.monotonic()
     first = ""
     while True:
         lease = await read(client, LEASES, key)
@@ -306,12 +302,12 @@ async def _until_unled(
         if holder.startswith(f"{NAME}-"):
             return
         first = first or renewed
-        if renewed != first or clock.monotonic() - started > deadline:
+        if renewed != first or SYSTEM_CLOCK.monotonic() - started > deadline:
             problem = f"manager {holder} leads, and {_WOULD_STOP}"
             gone = f"if it no longer runs: kubectl -n {key.namespace} delete lease {key.name}"
             fix = f"{await _ending(client, holder)}, and try again; {gone}"
             raise ConfigError(f"Lease {key}", problem, fix)
-        await clock.sleep(LOOK)
+        await SYSTEM_CLOCK.sleep(LOOK)
 
 
 async def _check_unanswered(client: Client, installation: Installation) -> None:
@@ -610,7 +606,6 @@ async def _until_none(
     ask: Callable[[], Awaitable[list[str]]],
     fix: str,
     deadline: float,
-    clock: Clock = SYSTEM_CLOCK,
 ) -> None:
     """Waits until all are removed.
 
@@ -618,8 +613,8 @@ async def _until_none(
         ConfigError: something was not removed in time.
     """
     pauses = Backoff(base=0.05, cap=2.0, jitter=0.1)
-    started = clock.monotonic()
+    started = SYSTEM_CLOCK.monotonic()
     while left := await ask():
-        if clock.monotonic() - started > deadline:
+        if SYSTEM_CLOCK.monotonic() - started > deadline:
             raise ConfigError(", ".join(left), f"not removed after {deadline:.0f} s", fix)
-        await clock.sleep(pauses.next(clock.monotonic(), random.random()))
+        await SYSTEM_CLOCK.sleep(pauses.next(SYSTEM_CLOCK.monotonic(), random.random()))

@@ -304,27 +304,22 @@ class _Recent(Generic[V]):
         return self._entries.pop(key, None)
 
 
+SIMILAR, WINDOW = 10, 600.0
+BURST, REFILL = 25, 300.0
+"""The limits of client-go."""
+
+
 class EventSeries:
     """Turns facts into writes.
 
-    Repeated facts patch the count of the first event. More than `similar` different messages
-    of one kind within `window` seconds share one event. One source may write `burst` events about
-    one object, then one per `refill` seconds; the rest is dropped, though still counted.
+    Repeated facts patch the count of the first event. More than `SIMILAR` different messages
+    of one kind within `WINDOW` seconds share one event. One source may write `BURST` events about
+    one object, then one per `REFILL` seconds; the rest is dropped, though still counted.
 
     All `now` are seconds since the epoch: they are written into the events.
     """
 
-    def __init__(
-        self,
-        *,
-        similar: int = 10,
-        window: float = 600.0,
-        burst: int = 25,
-        refill: float = 300.0,
-        remembered: int = 4096,
-    ) -> None:
-        self._similar, self._window = similar, window
-        self._burst, self._rate = burst, 1.0 / refill
+    def __init__(self, *, remembered: int = 4096) -> None:
         self._series: _Recent[_Series] = _Recent(remembered)
         self._groups: _Recent[_Similar] = _Recent(remembered)
         self._sources: _Recent[_Source] = _Recent(remembered)
@@ -372,13 +367,13 @@ class EventSeries:
 
     def _grouped(self, kind: _Kind, message: str, now: float) -> tuple[Hashable, str]:
         group = self._groups.get(kind)
-        if group is None or now - group.last > self._window:
+        if group is None or now - group.last > WINDOW:
             group = _Similar((), now)
             self._groups.set(kind, group)
         group.last = now
         if message not in group.messages:
             group.messages = (*group.messages, message)
-        if len(group.messages) <= self._similar:
+        if len(group.messages) <= SIMILAR:
             return (kind, message), message
         group.messages = group.messages[1:]
         return kind, _fitting_message(COMBINED + message)
@@ -387,7 +382,7 @@ class EventSeries:
         key = facts.source
         source = self._sources.get(key)
         if source is None:
-            source = _Source(key, TokenBucket(self._rate, self._burst))
+            source = _Source(key, TokenBucket(1.0 / REFILL, BURST))
             self._sources.set(key, source)
         return source
 

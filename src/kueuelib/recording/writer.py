@@ -33,7 +33,6 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
 from kueuelib.runtime.logs import get_logger
 from kueuelib.scheduler import events
 from kueuelib.scheduler.decide.cycle import CycleInput, Plan
-from kueuelib.scheduler.decide.preemption.guard import PreemptionHistory
 from kueuelib.scheduler.engine import Engine, Settled
 from kueuelib.scheduler.events import Effects, Event
 from kueuelib.scheduler.settings import DEFAULTS, Settings
@@ -104,16 +103,10 @@ class RecordedEngine(Engine):
     Args:
         settings: the administrator's choices.
         tape: records.
-        history: past preemptions; by default those that it sees.
     """
 
-    def __init__(
-        self,
-        settings: Settings = DEFAULTS,
-        tape: Tape | None = None,
-        history: PreemptionHistory | None = None,
-    ) -> None:
-        super().__init__(settings, history)
+    def __init__(self, settings: Settings = DEFAULTS, tape: Tape | None = None) -> None:
+        super().__init__(settings)
         self.tape = tape or Tape()
         self._latest: dict[tuple[str, ObjectKey], Event] = {}
         self._assumed: dict[ObjectKey, events.Assumed] = {}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 
 from kueuelib.errors import ConfigError
-from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.logs import get_logger
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ class CertificateFiles:
         contexts: of the servers.
         folder: where another program writes and renews the files.
         period: seconds between two looks.
-        clock: time.
     """
 
     def __init__(
@@ -50,7 +49,6 @@ class CertificateFiles:
         folder: str | Path,
         *,
         period: float = 10.0,
-        clock: Clock = SYSTEM_CLOCK,
         telemetry: Telemetry | None = None,
     ) -> None:
         self._contexts = tuple(contexts)
@@ -63,7 +61,6 @@ class CertificateFiles:
             )
         )
         self._period = period
-        self._clock = clock
         self._loaded = b""
         self._log = get_logger("certificates")
 
@@ -83,7 +80,7 @@ class CertificateFiles:
             ) from error
         ready()
         while True:
-            await self._clock.sleep(self._period)
+            await SYSTEM_CLOCK.sleep(self._period)
             try:
                 self._load()
             except (OSError, ssl.SSLError) as error:

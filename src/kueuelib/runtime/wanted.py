@@ -11,7 +11,7 @@ import anyio
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.machinery.store import Store
 from kueuelib.runtime.cache import SYNC_TIMEOUT, Cache, PartTimeInformer
-from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.informer import Informer
 
 REFUSED_PAUSE = 1.0
@@ -26,8 +26,6 @@ class WantedInformer(PartTimeInformer):
         resource: the kind.
         decided: returns once it is known whether the objects are needed from the start.
         indexes: of each store, by name.
-        sync_timeout: seconds that the first list may take.
-        clock: monotonic time.
         refused: hears why the objects cannot be read; an empty text once they can, or once nothing
             needs them.
         after: an informer that is wanted together with this one, and lists its objects first.
@@ -44,14 +42,11 @@ class WantedInformer(PartTimeInformer):
         decided: Callable[[], Awaitable[None]],
         *,
         indexes: Mapping[str, Callable[[Obj], Iterable[Hashable]]] | None = None,
-        sync_timeout: float = SYNC_TIMEOUT,
-        clock: Clock = SYSTEM_CLOCK,
         refused: Callable[[str], None] = lambda _: None,
         after: WantedInformer | None = None,
         **selection: Any,
     ) -> None:
-        super().__init__(cache, resource, sync_timeout, clock)
-        self._pauses = clock
+        super().__init__(cache, resource, SYNC_TIMEOUT, SYSTEM_CLOCK)
         self._refused = refused
         self._decided = decided
         self._after = after
@@ -113,7 +108,7 @@ class WantedInformer(PartTimeInformer):
         self.answered.set()
         self._known.set()
         while not informer.synced:
-            await self._pauses.sleep(REFUSED_PAUSE)
+            await self._clock.sleep(REFUSED_PAUSE)
         self._refused("")
 
     def _use(self, store: Store[Obj]) -> None:

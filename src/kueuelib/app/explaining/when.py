@@ -70,7 +70,6 @@ async def ask_when(
     settings: Settings = DEFAULTS,
     life: LifeSettings | None = None,
     clock: Clock = SYSTEM_CLOCK,
-    runs: int = RUNS,
 ) -> When:
     """Simulates forward from the state of a cluster; sends nothing but GET and LIST.
 
@@ -81,7 +80,6 @@ async def ask_when(
         settings: the manager's settings for decisions.
         life: its settings for times.
         clock: the time.
-        runs: how many simulations there are at most.
 
     Raises:
         ObjectNotFound: it does not exist, or has no Workload.
@@ -114,7 +112,6 @@ async def ask_when(
             if (owner := controller_of(one)) is not None and owner["uid"] in deadlines
         },
         life=life,
-        runs=runs,
         goes_on=lambda _: clock.monotonic() - began < PATIENCE,
     )
     return attrs.evolve(answer, notes=(*cluster.notes, *notes))

@@ -21,7 +21,7 @@ from kueuelib.checks.provisioning.decision import (
 from kueuelib.checks.verdicts import Pending, Verdict
 from kueuelib.errors import AlreadyExists, ApiError, NotFound, PodSetError, TransportError
 from kueuelib.jobs.contract.podset_info import FlavorNotFound, from_assignment, merge
-from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.workload import states
 
 CONTROLLER_NAME = "kueue.x-k8s.io/provisioning-request"
@@ -32,12 +32,11 @@ AGAIN = 5.0
 """Seconds until a call of the API server that failed is repeated."""
 
 
-def provisioning_check(*, version: str = kinds.V1BETA2, clock: Clock = SYSTEM_CLOCK) -> Check:
+def provisioning_check(*, version: str = kinds.V1BETA2) -> Check:
     """The check, which follows its own objects; one per manager.
 
     Args:
         version: of the queueing API, as the API server serves it.
-        clock: decides when a failed request may be repeated.
     """
     owned = OwnedObjects(GROUP, VERSIONS, "provisioningrequests", "ProvisioningRequest")
 
@@ -53,7 +52,7 @@ def provisioning_check(*, version: str = kinds.V1BETA2, clock: Clock = SYSTEM_CL
             wl = context.workload
             spec = decode(ProvisioningRequestConfig, parameters).spec
             requests = owned.of(workload.key, workload.uid)
-            decision = decide(wl, context.check, spec, requests, clock.now())
+            decision = decide(wl, context.check, spec, requests, SYSTEM_CLOCK.now())
             return await _carry_out(context, owned.resource, wl, requests, decision)
         except (ApiError, TransportError, FlavorNotFound, PodSetError) as error:
             return Pending(f"The request for nodes cannot be made: {error}", again=AGAIN)

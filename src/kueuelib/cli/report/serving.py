@@ -31,7 +31,7 @@ from kueuelib.cli.report.reading import Read, read, with_places
 from kueuelib.errors import KueuelibError
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.connection import reached
 from kueuelib.runtime.entry import run_program
 from kueuelib.runtime.http import serving
@@ -63,7 +63,6 @@ class PageStates:
         read: what the caller may read.
         namespace: where kinds were listed that may not be listed in the whole cluster.
         changes: for how many Workloads to search for changes without a request.
-        clock: time.
 
     Attributes:
         readers: how many pages are open; without any, nothing is computed.
@@ -76,12 +75,10 @@ class PageStates:
         read: Read,
         namespace: str,
         changes: int,
-        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.readers = 0
         self._read = read
         self._changes = changes
-        self._clock = clock
         self._name, self._number = secrets.token_hex(4), 0
         self.changed = anyio.Event()
         self._stale, self._worked_out = True, 0.0
@@ -101,7 +98,6 @@ class PageStates:
                 self._client,
                 one,
                 namespace=self._namespace if one.kind in hidden else "",
-                clock=self._clock,
             )
             for one in resources
             if one.kind in read.near.objects
@@ -109,7 +105,7 @@ class PageStates:
         if NODES in resources and ON_NODES in read.near.objects:
             from kueuelib.controllers.nodes import BOUND
 
-            made.append(Informer(self._client, PODS, field_selector=BOUND, clock=self._clock))
+            made.append(Informer(self._client, PODS, field_selector=BOUND))
         for informer in made:
             informer.add_handler(self._note)
         return made
@@ -148,7 +144,7 @@ class PageStates:
         """Repeats a step, which returns its processor time, while the page has readers."""
         pause = least
         while True:
-            await self._clock.sleep(pause)
+            await SYSTEM_CLOCK.sleep(pause)
             spent = await turn() if self.readers else 0.0
             pause = max(least, EASE * spent)
 
@@ -178,7 +174,7 @@ class PageStates:
     async def _look_again(self) -> float:
         if self._stale:
             await self._follow_places()
-        if self._stale or self._clock.now() - self._worked_out > LONGEST:
+        if self._stale or SYSTEM_CLOCK.now() - self._worked_out > LONGEST:
             return await self._look()
         return 0.0
 
@@ -186,7 +182,7 @@ class PageStates:
         """Computes the page again."""
         async with self._one:
             self._stale = False
-            lists, now = self._lists(), self._clock.now()
+            lists, now = self._lists(), SYSTEM_CLOCK.now()
             self._worked_out = now
             version, before = self._version(), self._state
 
@@ -324,17 +320,15 @@ class ReportSite:
 
     Args:
         following: the states of the page.
-        clock: time.
 
     Attributes:
         port: of the server; requests that name another host are refused.
         answers: how many whole answers are computed or awaited.
     """
 
-    def __init__(self, following: PageStates, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, following: PageStates) -> None:
         self.port = 0
         self._following = following
-        self._clock = clock
         self._requests = self.answers = 0
         self._closing = anyio.Event()
 
@@ -386,7 +380,7 @@ class ReportSite:
     async def _page(self, _: web.Request) -> web.Response:
         state = self._following.state
         text = await anyio.to_thread.run_sync(
-            lambda: page(state.view, self._clock.now(), state.version)
+            lambda: page(state.view, SYSTEM_CLOCK.now(), state.version)
         )
         return web.Response(text=text, content_type="text/html")
 

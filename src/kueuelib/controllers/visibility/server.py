@@ -303,7 +303,6 @@ class VisibilityServer:
         waiting: knows the queues.
         starts: predicts for our own group when Workloads start.
         subject: what to name in errors, for example the configuration's key.
-        clock: time.
     """
 
     def __init__(
@@ -316,17 +315,15 @@ class VisibilityServer:
         starts: StartSource,
         *,
         subject: str = "",
-        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.port = port
         self._host = host
         self._waiting = waiting
         self._subject = subject
-        self._clock = clock
         self._tls = tls
         self._starts = starts
         self._places: dict[str, _Places] = {}
-        self._delegation = Delegation(client, tls, clock)
+        self._delegation = Delegation(client, tls)
         self._log = get_logger("visibility")
 
     async def run(self, ready: Callable[[], None]) -> None:
@@ -338,7 +335,7 @@ class VisibilityServer:
         ) as self.port:
             ready()
             while True:
-                await self._clock.sleep(PERIOD if self._delegation.knows else UNKNOWN_PERIOD)
+                await SYSTEM_CLOCK.sleep(PERIOD if self._delegation.knows else UNKNOWN_PERIOD)
                 await self._delegation.learn()
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:
@@ -392,10 +389,10 @@ class VisibilityServer:
         places = self._places.setdefault(cluster_queue, _Places())
         only = ObjectKey(wish.namespace, workload)
         async with places.lock:
-            age = self._clock.monotonic() - places.made
+            age = SYSTEM_CLOCK.monotonic() - places.made
             if age > FRESH or (workload and age > SOONEST and only not in places.rows):
                 places.predicted = await self._starts.of(cluster_queue)
-                places.made = self._clock.monotonic()
+                places.made = SYSTEM_CLOCK.monotonic()
                 rows = items(self._waiting.pending(cluster_queue), None)
                 places.rows = {key_of(row): row for row in rows}
         chosen = filter(None, [places.rows.get(only)]) if workload else places.rows.values()

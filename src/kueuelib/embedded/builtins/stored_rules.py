@@ -58,7 +58,7 @@ def check_role(obj: Obj) -> list[FieldError]:
         errors += _validate_rule(rule, f"rules[{i}]", namespaced=namespaced)
     aggregation = obj.get("aggregationRule")
     if aggregation is not None and not namespaced:
-        errors += _validate_aggregation(aggregation, "aggregationRule.clusterRoleSelectors")
+        errors += _validate_aggregation(aggregation)
     return errors
 
 
@@ -76,7 +76,8 @@ def _validate_rule(rule: Mapping[str, Any], path: str, *, namespaced: bool) -> l
     return errors
 
 
-def _validate_aggregation(aggregation: Mapping[str, Any], path: str) -> list[FieldError]:
+def _validate_aggregation(aggregation: Mapping[str, Any]) -> list[FieldError]:
+    path = "aggregationRule.clusterRoleSelectors"
     selectors = listed(aggregation, "clusterRoleSelectors")
     if not selectors:
         text = "at least one clusterRoleSelector required if aggregationRule is non-nil"

@@ -27,7 +27,7 @@ from kueuelib.jobs.lookups.owners import DefaultQueues
 from kueuelib.jobs.webhooks.manifests import namespaces_of
 from kueuelib.machinery.backoff import Backoff
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.steps import lasting_tasks
@@ -84,7 +84,6 @@ class EntryKeeper:
         wanted: the entries of all kinds, given the namespaces with a default queue.
         served: the paths that are answered.
         default_queues: knows those namespaces.
-        clock: time.
     """
 
     def __init__(
@@ -95,8 +94,6 @@ class EntryKeeper:
         wanted: Callable[[Collection[str]], Iterable[ConfigurationEntry]],
         served: Callable[[], Collection[str]],
         default_queues: DefaultQueues,
-        *,
-        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._client = client
         self._targets = (
@@ -108,7 +105,6 @@ class EntryKeeper:
         self._default_queues = default_queues
         self._written: frozenset[str] = frozenset()
         self._moved = asyncio.Event()
-        self._clock = clock
         self._log = get_logger("webhooks")
 
     async def run(self, ready: Callable[[], None]) -> None:
@@ -116,7 +112,7 @@ class EntryKeeper:
         async with lasting_tasks("webhook entries") as group:
             group.start_soon(self._default_queues.follow, self._follow)
             for resource, name, _ in self._targets:
-                informer = following(self._client, resource, ObjectKey("", name), self._clock)
+                informer = following(self._client, resource, ObjectKey("", name), SYSTEM_CLOCK)
                 informer.add_handler(lambda _: self._moved.set())
                 group.start_soon(informer.run, name=f"webhook-entries-{resource.plural}")
             group.start_soon(self._keep, ready)
@@ -138,15 +134,15 @@ class EntryKeeper:
                     repaired |= await self._look(resource, name, mutating)
                 pauses.reset()
             except Conflict:  # another replica or another program was faster
-                pause = pauses.next(self._clock.monotonic(), random.random())
+                pause = pauses.next(SYSTEM_CLOCK.monotonic(), random.random())
             except (ApiError, TransportError, ConfigError) as error:
-                pause = pauses.next(self._clock.monotonic(), random.random())
+                pause = pauses.next(SYSTEM_CLOCK.monotonic(), random.random())
                 self._log.warning("webhook entries cannot be restored", error=with_fix(error))
             if not is_ready:
                 is_ready = True
                 ready()
             elif repaired and self._written == before:
-                await self._clock.sleep(repairs.next(self._clock.monotonic(), random.random()))
+                await SYSTEM_CLOCK.sleep(repairs.next(SYSTEM_CLOCK.monotonic(), random.random()))
                 if repairs.attempts >= CONTEST:
                     fix = "let only one program, and one version of it, write them"
                     self._log.warning("another program keeps writing webhook entries", fix=fix)

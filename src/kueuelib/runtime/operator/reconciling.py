@@ -40,7 +40,7 @@ from kueuelib.machinery.recurrence import Recent
 from kueuelib.machinery.store import Delta
 from kueuelib.runtime.cache import Cache
 from kueuelib.runtime.client import Client
-from kueuelib.runtime.clock import SYSTEM_CLOCK, Clock
+from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.cluster import Cluster
 from kueuelib.runtime.controller import DONE, Controller, Result, checked
 from kueuelib.runtime.events import EventSink
@@ -233,7 +233,6 @@ def controller_for(
     recorder: EventSink,
     *,
     clusters: Mapping[str, Cluster] = MappingProxyType({}),
-    clock: Clock = SYSTEM_CLOCK,
     telemetry: Telemetry | None = None,
 ) -> Controller:
     """The controller of one kind of an operator; the caller runs it and the cache.
@@ -245,7 +244,6 @@ def controller_for(
         cache: makes the informers.
         recorder: writes events.
         clusters: the other clusters, by name; the caller runs them.
-        clock: time.
         telemetry: where to report.
     """
     space, applied = operator.namespace, Applied(declared.metadata_only)
@@ -261,7 +259,7 @@ def controller_for(
             metadata_only=kind in declared.metadata_only,
         )
 
-    repeats = Repeats(clock.monotonic)
+    repeats = Repeats(SYSTEM_CLOCK.monotonic)
     informers = {kind: informer_of(kind) for kind in declared.watches}
     informers[resource] = informer_of(resource)
     for kind in declared.owns:
@@ -286,7 +284,7 @@ def controller_for(
         informers=informers,
         clusters=clusters,
         applied=applied,
-        clock=clock,
+        clock=SYSTEM_CLOCK,
         repeats=repeats,
     )
     backoff: ReconcilerBackoff[ObjectKey] = ReconcilerBackoff(*declared.backoff)
@@ -297,7 +295,7 @@ def controller_for(
         workers=declared.workers,
         timeout=declared.timeout,
         limiter=backoff,
-        clock=clock,
+        clock=SYSTEM_CLOCK,
         telemetry=telemetry,
         failed=reconciler.failed,
     )

@@ -69,7 +69,6 @@ async def ensure_certificates(
     *,
     clock: Clock = SYSTEM_CLOCK,
     organisation: str = "kueuelib",
-    labels: Mapping[str, str] | None = None,
     in_use: Certificates | None = None,
 ) -> Certificates:
     """The certificates in the Secret, which is created, completed or renewed if needed.
@@ -80,7 +79,6 @@ async def ensure_certificates(
         names: what the server must be called; names in the present certificate are kept.
         clock: wall-clock time.
         organisation: of the certificates' subjects.
-        labels: of a Secret that is created.
         in_use: those that the server has. If the Secret has lost them, their authority is trusted
             beside the new one until that is replaced, so that no replica is locked out.
 
@@ -102,7 +100,7 @@ async def ensure_certificates(
         data = to_data(wanted)
         try:
             if stored is None:
-                meta = {"namespace": secret.namespace, "name": secret.name, "labels": labels or {}}
+                meta = {"namespace": secret.namespace, "name": secret.name}
                 await client.create(
                     SECRETS,
                     {"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": data},

@@ -95,7 +95,7 @@ def lost_fields(snapshot: ClusterSnapshot) -> Iterator[Finding]:
         having: dict[tuple[str, ...], list[Obj]] = {}
         for obj in snapshot.all(kind):
             schema = served.get(str(obj.get("apiVersion", "")).rpartition("/")[2])
-            if lost := tuple(_unknown(obj.get("spec"), _property(schema, "spec"), "spec")):
+            if lost := tuple(_unknown(obj.get("spec"), _spec_in(schema), "spec")):
                 having.setdefault(lost, []).append(obj)
         for lost, objects in having.items():
             more = f" and {len(lost) - _MOST_LOST} more" if len(lost) > _MOST_LOST else ""
@@ -106,8 +106,8 @@ def lost_fields(snapshot: ClusterSnapshot) -> Iterator[Finding]:
             yield Finding(Severity.WARNING, subject_of(kind, objects[0]), problem, fix)
 
 
-def _property(schema: Mapping[str, Any] | None, name: str) -> Obj:
-    inner: Obj = ((schema or {}).get("properties") or {}).get(name) or {}
+def _spec_in(schema: Mapping[str, Any] | None) -> Obj:
+    inner: Obj = ((schema or {}).get("properties") or {}).get("spec") or {}
     return inner
 
 
