@@ -41,12 +41,8 @@ def _into(message: str) -> FieldRule:
     return FieldRule("honoured", inside=message)
 
 
-def _noted(text: str) -> FieldRule:
-    return FieldRule(text)
-
-
-_NAMES: Final = _noted("names resolve as on the host, and to Services")
-_SCHEDULER: Final = _noted("used by the scheduler")
+_NAMES: Final = FieldRule("names resolve as on the host, and to Services")
+_SCHEDULER: Final = FieldRule("used by the scheduler")
 _USER: Final = "processes run as the user of the node"
 _REMOTE: Final = _refused("the node has no volumes of this kind")
 _LINKS: Final = "refused for an emptyDir or a claim, where a link could lead out of it"
@@ -70,7 +66,7 @@ FIELDS: Final[Mapping[str, Mapping[str, FieldRule]]] = {
         "hostPID": _refused("a pod does not see the processes of the host"),
         "hostIPC": _refused("a pod does not share memory with the host"),
         "securityContext": _into("PodSecurityContext"),
-        "imagePullSecrets": _noted("images are folders; nothing is pulled"),
+        "imagePullSecrets": FieldRule("images are folders; nothing is pulled"),
         "hostname": HONOURED,
         "subdomain": _NAMES,
         "affinity": _SCHEDULER,
@@ -128,8 +124,8 @@ FIELDS: Final[Mapping[str, Mapping[str, FieldRule]]] = {
         "seLinuxOptions": _UNLABELLED,
         "runAsUser": FieldRule(_USER, (None, "uid")),
         "runAsNonRoot": HONOURED,
-        "readOnlyRootFilesystem": _noted("always so in the sandbox"),
-        "allowPrivilegeEscalation": _noted("never possible in the sandbox"),
+        "readOnlyRootFilesystem": FieldRule("always so in the sandbox"),
+        "allowPrivilegeEscalation": FieldRule("never possible in the sandbox"),
         "runAsGroup": FieldRule(_USER, (None, "gid")),
         "procMount": FieldRule("the sandbox mounts /proc", (*_UNSET, "Default")),
         "windowsOptions": _refused("the node runs on Linux"),
@@ -139,7 +135,7 @@ FIELDS: Final[Mapping[str, Mapping[str, FieldRule]]] = {
     "Capabilities": {"add": _refused(_USER), "drop": HONOURED},
     "Container": {
         "name": HONOURED,
-        "image": _noted("stands for a folder; see `--image`"),
+        "image": FieldRule("stands for a folder; see `--image`"),
         "command": HONOURED,
         "args": HONOURED,
         "workingDir": HONOURED,
@@ -151,7 +147,7 @@ FIELDS: Final[Mapping[str, Mapping[str, FieldRule]]] = {
         "readinessProbe": _into("Probe"),
         "lifecycle": _into("Lifecycle"),
         "terminationMessagePath": HONOURED,
-        "imagePullPolicy": _noted("images are folders; nothing is pulled"),
+        "imagePullPolicy": FieldRule("images are folders; nothing is pulled"),
         "securityContext": _into("SecurityContext"),
         "stdin": HONOURED,
         "stdinOnce": HONOURED,
@@ -160,14 +156,14 @@ FIELDS: Final[Mapping[str, Mapping[str, FieldRule]]] = {
         "terminationMessagePolicy": HONOURED,
         "volumeDevices": _refused("the node has no devices"),
         "startupProbe": _into("Probe"),
-        "resizePolicy": _noted("containers are not resized"),
-        "restartPolicy": _noted("only Always, and only for init containers"),
+        "resizePolicy": FieldRule("containers are not resized"),
+        "restartPolicy": FieldRule("only Always, and only for init containers"),
         "restartPolicyRules": _refused("the restart policy of the pod applies"),
     },
     "ContainerPort": {
         "name": HONOURED,
         "hostPort": _refused("a pod has an address of its own"),
-        "containerPort": _noted("an Event reports a port that is in use"),
+        "containerPort": FieldRule("an Event reports a port that is in use"),
         "protocol": HONOURED,
         "hostIP": _refused("a pod has an address of its own"),
     },
@@ -180,7 +176,7 @@ FIELDS: Final[Mapping[str, Mapping[str, FieldRule]]] = {
         "fileKeyRef": _refused("use a ConfigMap or a Secret"),
     },
     "ResourceRequirements": {
-        "limits": _noted("memory becomes RLIMIT_AS; others are not enforced"),
+        "limits": FieldRule("memory becomes RLIMIT_AS; others are not enforced"),
         "requests": _SCHEDULER,
         "claims": _refused("the node has no devices"),
     },
@@ -188,9 +184,9 @@ FIELDS: Final[Mapping[str, Mapping[str, FieldRule]]] = {
         "name": HONOURED,
         "readOnly": HONOURED,
         "mountPath": HONOURED,
-        "subPath": _noted(_LINKS),
+        "subPath": FieldRule(_LINKS),
         "mountPropagation": FieldRule("mounts do not propagate", (*_UNSET, "None")),
-        "subPathExpr": _noted(_LINKS),
+        "subPathExpr": FieldRule(_LINKS),
         "recursiveReadOnly": HONOURED,
         "bindMountOptions": _refused("mounts are always nosuid and nodev"),
     },
@@ -251,7 +247,7 @@ FIELDS: Final[Mapping[str, Mapping[str, FieldRule]]] = {
         "mode": HONOURED,
     },
     "PersistentVolumeClaimVolumeSource": {
-        "claimName": _noted("stands for a folder; see `--claim`"),
+        "claimName": FieldRule("stands for a folder; see `--claim`"),
         "readOnly": HONOURED,
     },
     "SecretVolumeSource": {

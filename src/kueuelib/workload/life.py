@@ -118,7 +118,7 @@ def back_off_ends(wl: Mapping[str, Any]) -> float | None:
 
 def deactivation_target(wl: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The condition that announces a deactivation, if there is one."""
-    return states.condition(wl, DEACTIVATION_TARGET) if _is_targeted(wl) else None
+    return states.condition(wl, DEACTIVATION_TARGET) if is_true(wl, DEACTIVATION_TARGET) else None
 
 
 def deactivation_reason(wl: Mapping[str, Any]) -> str:
@@ -146,7 +146,3 @@ def _pods_deadline(wl: Mapping[str, Any], policy: PodsReadyPolicy) -> float | No
     if condition.get("reason") == WAIT_FOR_RECOVERY and since >= admitted:
         return None if policy.recovery_timeout is None else since + policy.recovery_timeout
     return max(admitted, since) + policy.timeout
-
-
-def _is_targeted(wl: Mapping[str, Any]) -> bool:
-    return is_true(wl, DEACTIVATION_TARGET)

@@ -59,11 +59,6 @@ def default_cluster_queue(obj: Obj) -> Obj:
     return obj
 
 
-def default_resource_flavor(obj: Obj) -> Obj:
-    """The ResourceFlavor with its finalizer."""
-    return _with_finalizer(obj)
-
-
 def default_workload(obj: Obj) -> Obj:
     """The Workload with a name for a single pod set without one."""
     spec = obj.get("spec")
@@ -186,7 +181,7 @@ RULES: Final[Mapping[str, Rules]] = {
     "ClusterQueue": Rules(default_cluster_queue, validate_cluster_queue),
     "Cohort": Rules(unchanged, validate_cohort),
     "LocalQueue": Rules(unchanged, validate_local_queue),
-    "ResourceFlavor": Rules(default_resource_flavor, validate_resource_flavor),
+    "ResourceFlavor": Rules(_with_finalizer, validate_resource_flavor),
     "Workload": Rules(default_workload, validate_workload),
     "AdmissionCheck": Rules(unchanged, validate_admission_check),
 }

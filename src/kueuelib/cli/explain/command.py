@@ -30,7 +30,6 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.connection import ATTEMPT_TIMEOUT, connect, wait_for_server
 from kueuelib.runtime.yaml_files import read_text
 from kueuelib.scheduler.explain.answer import Explanation
-from kueuelib.scheduler.explain.problems import Problem
 from kueuelib.scheduler.explain.rows import Row, TreeRow
 from kueuelib.scheduler.reasons import Reason, condition_reason, render
 
@@ -55,7 +54,7 @@ def answer_data(answer: ObjectAnswer) -> Obj:
         "notes": [*(() if answer.explanation is None else answer.explanation.notes), *answer.notes],
         "notHonoured": [attrs.asdict(one) for one in answer.unhonoured],
         "problems": [
-            _problem(one)
+            attrs.asdict(one)
             for one in (
                 *alone,
                 *answer.problems,
@@ -204,10 +203,6 @@ def tree_row_data(row: TreeRow) -> Obj:
         "weight": row.weight,
         "weightedShare": row.weighted_share,
     }
-
-
-def _problem(problem: Problem) -> Obj:
-    return attrs.asdict(problem)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -217,10 +217,6 @@ class Delegation:
         self._tls.verify_mode = ssl.CERT_OPTIONAL
         self.proxy = proxy
 
-    async def by_token(self, token: str) -> Caller:
-        """The owner of a token; see `caller_by_token`."""
-        return await caller_by_token(self._client, token)
-
     async def authorize(self, caller: Caller, wish: ResourceAttributes) -> None:
         """Checks that a caller may read an object; the answer is remembered for a few seconds.
 
@@ -321,6 +317,7 @@ class VisibilityServer:
         self._waiting = waiting
         self._subject = subject
         self._tls = tls
+        self._client = client
         self._starts = starts
         self._places: dict[str, _Places] = {}
         self._delegation = Delegation(client, tls)
@@ -416,7 +413,7 @@ class VisibilityServer:
         if caller is not None:
             return caller
         token = bearer_token(headers.get("Authorization", ""))
-        return await self._delegation.by_token(token)
+        return await caller_by_token(self._client, token)
 
 
 def _document(parts: list[str]) -> Obj | None:

@@ -60,11 +60,6 @@ def with_labels(obj: Obj, old: Obj | None = None) -> Obj:
     return changed
 
 
-def validate_deployment(new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
-    """Every broken rule; a change of queue or priority class replaces the pods."""
-    return queueing_errors(new, old)
-
-
 def queueing_errors(new: Obj, old: Obj | None) -> tuple[FieldError, ...]:
     """Errors in queue and priority class of a parent; while pods are ready, they must not
     change.
@@ -94,6 +89,6 @@ DEPLOYMENT = SelfWired(
     watches=False,
     shape=SHAPE,
     implies=(POD.name,),
-    wire=lambda parts: Wired((), TemplateWebhook(parts, with_labels, validate_deployment)),
+    wire=lambda parts: Wired((), TemplateWebhook(parts, with_labels, queueing_errors)),
     entries=lambda settings: template_entries(DEPLOYMENTS, settings, "spec.template"),
 )

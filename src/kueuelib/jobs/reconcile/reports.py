@@ -60,12 +60,9 @@ def status_commands(old: Obj, new: Obj) -> tuple[Command, ...]:
 
 def finish(workload: Obj, reason: str, message: str, now: float) -> Command:
     """Writes Finished; fields of other managers are not touched."""
-    return _condition(states.finish(workload, reason, message, now), FINISHED)
-
-
-def _condition(changed: Obj, type: str) -> Command:
-    status = {"conditions": [dict(states.condition(changed, type))]}
-    return PatchStatus(WORKLOADS, changed, "apply", status, f"{JOB_MANAGER_PREFIX}{type}")
+    changed = states.finish(workload, reason, message, now)
+    status = {"conditions": [dict(states.condition(changed, FINISHED))]}
+    return PatchStatus(WORKLOADS, changed, "apply", status, f"{JOB_MANAGER_PREFIX}{FINISHED}")
 
 
 def _differences(situation: JobSnapshot, job: GenericJob, workload: Obj) -> tuple[Command, ...]:

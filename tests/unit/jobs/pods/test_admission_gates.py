@@ -9,7 +9,7 @@ import pytest
 
 from kueuelib.api.meta import ObjectKey, annotations_of
 from kueuelib.jobs.contract.commands import Change, Create
-from kueuelib.jobs.pods.deployment import validate_deployment, with_labels
+from kueuelib.jobs.pods.deployment import queueing_errors, with_labels
 from kueuelib.jobs.pods.leaderworkerset import validate_leader_worker_set
 from kueuelib.jobs.pods.parents import Parent, Parents, parent_of
 from kueuelib.jobs.pods.pod_plan import plan_pod
@@ -145,7 +145,7 @@ def test_the_gates_of_parents_are_read(pods):
 @pytest.mark.parametrize(
     ("judge", "make"),
     [
-        (validate_deployment, stateful_set),
+        (queueing_errors, stateful_set),
         (validate_stateful_set, stateful_set),
         (validate_leader_worker_set, leader_worker_set),
     ],

@@ -11,7 +11,7 @@ import pytest
 from kueuelib.jobs.builtin import builtin_registry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.owners import with_default_queue
-from kueuelib.jobs.pods.deployment import DEPLOYMENT, validate_deployment, with_labels
+from kueuelib.jobs.pods.deployment import DEPLOYMENT, queueing_errors, with_labels
 from kueuelib.jobs.pods.templates import TemplateWebhook
 from kueuelib.jobs.reconcile.self_wired import IntegrationParts
 from kueuelib.jobs.webhooks.manifests import rbac_rules, webhook_entries
@@ -64,7 +64,7 @@ def test_a_deployment_that_names_no_queue_is_left_alone() -> None:
 )
 def test_what_would_replace_pods_that_run_is_refused(old: Obj | None, new: Obj, label: str) -> None:
     before = None if old is None else deployment(**old)
-    (error,) = validate_deployment(deployment(**new), before)
+    (error,) = queueing_errors(deployment(**new), before)
     assert error.path == f"metadata.labels[{label}]"
 
 
@@ -79,7 +79,7 @@ def test_what_would_replace_pods_that_run_is_refused(old: Obj | None, new: Obj, 
     ],
 )
 def test_everything_else_passes(old: Obj | None, new: Obj) -> None:
-    assert not validate_deployment(deployment(**new), None if old is None else deployment(**old))
+    assert not queueing_errors(deployment(**new), None if old is None else deployment(**old))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_a_default_queue_comes_with_an_update_unless_pods_are_ready(
         default_class_for=lambda obj: False,
     )
     parts = cast("IntegrationParts", SimpleNamespace(integration=DEPLOYMENT, owners=owners))
-    hook = TemplateWebhook(parts, with_labels, validate_deployment)
+    hook = TemplateWebhook(parts, with_labels, queueing_errors)
     verb = "CREATE" if old is None else "UPDATE"
     request = AdmissionRequest("uid", verb, namespace="ns", object=deployment(), old_object=old)
     found = hook.mutate(deployment(), request)
