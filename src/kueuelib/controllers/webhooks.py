@@ -10,9 +10,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Protocol
-
-import attrs
 
 from kueuelib.api import kinds
 from kueuelib.api.conversion import convert
@@ -37,8 +34,10 @@ from kueuelib.runtime.webhook.admission import (
     AdmissionRequest,
     Shape,
     ValidationResult,
+    WebhookEntry,
     changed,
     condition,
+    failing_closed,
     new_or_changed,
     of_others,
     present,
@@ -55,34 +54,6 @@ ClientConfig = Callable[[str], Obj]
 
 _DEFAULTED = (kinds.CLUSTER_QUEUES, kinds.RESOURCE_FLAVORS, kinds.WORKLOADS)
 _VALIDATED = (*_DEFAULTED, kinds.LOCAL_QUEUES, kinds.ADMISSION_CHECKS, kinds.COHORTS)
-
-
-class ConfigurationEntry(Protocol):
-    """One entry of a webhook configuration, from any contributor."""
-
-    @property
-    def mutating(self) -> bool:
-        """Whether it belongs to the mutating or the validating configuration."""
-        ...
-
-    @property
-    def path(self) -> str:
-        """Where the webhook server answers it."""
-        ...
-
-    @property
-    def entry(self) -> Obj:
-        """The raw entry without its `clientConfig`."""
-        ...
-
-
-@attrs.frozen
-class QueueingEntry:
-    """The entry of a queueing kind; see `ConfigurationEntry`."""
-
-    mutating: bool
-    path: str
-    entry: Obj
 
 
 def serve(server: WebhookServer, *, admits_claims: bool = False, places_pods: bool = True) -> None:
@@ -138,7 +109,7 @@ def path_of(resource: Resource, *, mutating: bool) -> str:
     return f"/{verb}-{resource.group.replace('.', '-')}-{V1BETA1}-{resource.kind.lower()}"
 
 
-def queueing_entries() -> tuple[QueueingEntry, ...]:
+def queueing_entries() -> tuple[WebhookEntry, ...]:
     """The entries of all queueing kinds: defaulting on creation, validation on every write."""
     return (
         *(_entry(resource, mutating=True) for resource in _DEFAULTED),
@@ -146,7 +117,7 @@ def queueing_entries() -> tuple[QueueingEntry, ...]:
     )
 
 
-def sparing(entries: Iterable[ConfigurationEntry], user: str) -> list[QueueingEntry]:
+def sparing(entries: Iterable[WebhookEntry], user: str) -> list[WebhookEntry]:
     """The entries, except that writes by our own user are not validated (docs/webhooks.md).
 
     Objects that the user creates get their defaults nevertheless.
@@ -155,12 +126,12 @@ def sparing(entries: Iterable[ConfigurationEntry], user: str) -> list[QueueingEn
     for each in entries:
         conditions = [of_others(user), *each.entry.get("matchConditions", ())]
         more = {} if each.mutating else {"matchConditions": conditions}
-        spared.append(QueueingEntry(each.mutating, each.path, {**each.entry, **more}))
+        spared.append(WebhookEntry(each.mutating, each.path, {**each.entry, **more}))
     return spared
 
 
 def webhook_configurations(
-    entries: Iterable[ConfigurationEntry], client_config: ClientConfig
+    entries: Iterable[WebhookEntry], client_config: ClientConfig
 ) -> list[Obj]:
     """The mutating and the validating configuration with these entries.
 
@@ -266,16 +237,12 @@ def _warnings(obj: Obj, *, places_pods: bool) -> Iterator[str]:
                 )
 
 
-def _entry(resource: Resource, *, mutating: bool) -> QueueingEntry:
+def _entry(resource: Resource, *, mutating: bool) -> WebhookEntry:
     resources = [resource.plural]
     if not mutating and resource is kinds.WORKLOADS:
         resources.append(f"{resource.plural}/status")
     entry: Obj = {
-        "name": f"{'m' if mutating else 'v'}{resource.kind.lower()}.kb.io",
-        "admissionReviewVersions": ["v1"],
-        "failurePolicy": "Fail",
-        "matchPolicy": "Equivalent",
-        "sideEffects": "None",
+        **failing_closed(f"{'m' if mutating else 'v'}{resource.kind.lower()}.kb.io"),
         "timeoutSeconds": TIMEOUT_SECONDS,
         **_conditions(resource, mutating=mutating),
         "rules": [
@@ -288,7 +255,7 @@ def _entry(resource: Resource, *, mutating: bool) -> QueueingEntry:
             }
         ],
     }
-    return QueueingEntry(mutating, path_of(resource, mutating=mutating), entry)
+    return WebhookEntry(mutating, path_of(resource, mutating=mutating), entry)
 
 
 def _conditions(resource: Resource, *, mutating: bool) -> Obj:

@@ -26,7 +26,7 @@ from kueuelib.api.kinds import (
 from kueuelib.api.meta import Obj, ObjectKey, Resource, key_of
 from kueuelib.api.names import known_version
 from kueuelib.controllers.manifests import manager_user
-from kueuelib.controllers.webhooks import QueueingEntry, queueing_entries, sparing
+from kueuelib.controllers.webhooks import queueing_entries, sparing
 from kueuelib.errors import ConfigError
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.integration import Integration, IntegrationRegistry
@@ -64,6 +64,7 @@ from kueuelib.runtime.events import EventRecorder, EventSink
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.manager import Group, Manager
 from kueuelib.runtime.telemetry import Telemetry
+from kueuelib.runtime.webhook.admission import WebhookEntry
 from kueuelib.runtime.webhook.server import Webhooks, add_webhook_server
 from kueuelib.runtime.webhook.trust import Trusting
 
@@ -471,7 +472,7 @@ def add_webhooks(
     for webhook in wired.webhooks:
         webhook.register(webhooks.server)
 
-    def entries(default_namespaces: Collection[str]) -> list[QueueingEntry]:
+    def entries(default_namespaces: Collection[str]) -> list[WebhookEntry]:
         served = webhooks.server.paths
         of_queueing = [entry for entry in queueing_entries() if entry.path in served]
         of_jobs = webhook_entries(integrations, settings, default_namespaces)

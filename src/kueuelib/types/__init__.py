@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from kueuelib.controllers.series_labels import MetricSettings as MetricSettings
     from kueuelib.jobs.contract.integration import Reference as Reference
     from kueuelib.jobs.contract.integration import Validate as Validate
-    from kueuelib.jobs.contract.integration import WebhookEntry as WebhookEntry
     from kueuelib.jobs.contract.settings import MetadataConflict as MetadataConflict
     from kueuelib.jobs.contract.settings import Origin as Origin
     from kueuelib.jobs.declared.declarative import Suspend as Suspend
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
     from kueuelib.runtime.queries import ObjectList as ObjectList
     from kueuelib.runtime.transport import Observer as Observer
     from kueuelib.runtime.watch import WatchStream as WatchStream
+    from kueuelib.runtime.webhook.admission import WebhookEntry as WebhookEntry
     from kueuelib.scheduler.decide.cycle_values import Head as Head
     from kueuelib.scheduler.decide.cycle_values import NewPlaces as NewPlaces
     from kueuelib.scheduler.decide.cycle_values import NodeEviction as NodeEviction
@@ -132,7 +132,7 @@ else:
             "kueuelib.api.workload": "Admission PodSetRequest WorkloadSpec WorkloadStatus",
             "kueuelib.checks.owned": "OwnedObjects",
             "kueuelib.controllers.series_labels": "CustomLabel MetricSettings",
-            "kueuelib.jobs.contract.integration": "Reference Validate WebhookEntry",
+            "kueuelib.jobs.contract.integration": "Reference Validate",
             "kueuelib.jobs.contract.settings": "MetadataConflict Origin",
             "kueuelib.jobs.declared.declarative": "Suspend",
             "kueuelib.jobs.declared.signs": "Differs Enough Equals Every Outdated Sign",
@@ -150,18 +150,19 @@ else:
             "kueuelib.runtime.queries": "ObjectList",
             "kueuelib.runtime.transport": "Observer",
             "kueuelib.runtime.watch": "WatchStream",
-            "kueuelib.scheduler.flavor_reasons": "Mode PodSetReason Together",
+            "kueuelib.runtime.webhook.admission": "WebhookEntry",
             "kueuelib.scheduler.decide.cycle_values": "Head NewPlaces NodeEviction SecondPass",
             "kueuelib.scheduler.decide.preemption.guard": "Past PolicyFault PreemptionHistory",
             "kueuelib.scheduler.decide.preemption.victims": "Path PendingPreemption",
             "kueuelib.scheduler.explain.awaited": "Awaited",
-            "kueuelib.scheduler.explain.problems": "Problem Unhonoured",
             "kueuelib.scheduler.explain.placements": "PlacedPods",
             "kueuelib.scheduler.explain.places": "DomainRoom",
+            "kueuelib.scheduler.explain.problems": "Problem Unhonoured",
             "kueuelib.scheduler.explain.rows": "Row TreeRow",
             "kueuelib.scheduler.explain.trial": "SearchBudget TrialOutcome TrialResult "
             "TriedChange TriedPair",
             "kueuelib.scheduler.facts.workloads": "QueuePosition",
+            "kueuelib.scheduler.flavor_reasons": "Mode PodSetReason Together",
             "kueuelib.scheduler.knowledge": "CohortUsage LocalQueueNumbers QueueStatus",
             "kueuelib.scheduler.ordering": "QueueOrder",
             "kueuelib.scheduler.pending.queue": "PendingPlace",

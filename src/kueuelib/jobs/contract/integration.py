@@ -19,7 +19,7 @@ from kueuelib.jobs.contract import capabilities
 from kueuelib.jobs.contract.generic_job import GenericJob
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.machinery.store import Transform, strip
-from kueuelib.runtime.webhook.admission import Shape, Shapes, types_of
+from kueuelib.runtime.webhook.admission import Shape, Shapes, WebhookEntry, types_of
 
 # ---- checks how the methods of a class of jobs can be called, before anything runs ---------------
 # A method that is `async`, takes other arguments or is a field would otherwise fail, or always
@@ -128,21 +128,6 @@ class Reference:
 def no_rules(_new: Obj, _old: Obj | None) -> Sequence[FieldError]:
     """No rules beyond those of every kind."""
     return ()
-
-
-@attrs.frozen
-class WebhookEntry:
-    """One entry of a webhook configuration.
-
-    Attributes:
-        mutating: whether it belongs to the mutating or the validating configuration.
-        path: where the webhook server answers it.
-        entry: the raw entry without its `clientConfig`.
-    """
-
-    mutating: bool
-    path: str
-    entry: Obj
 
 
 @attrs.frozen

@@ -38,7 +38,6 @@ from kueuelib.jobs.contract.commands import (
     Emit,
     RequeueAfter,
 )
-from kueuelib.jobs.contract.integration import WebhookEntry
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.lookups.stores import ByName, JobStores, owner_uids
 from kueuelib.jobs.pods.compose import waits_for_others
@@ -100,7 +99,15 @@ from kueuelib.runtime.cache import OptionalInformer
 from kueuelib.runtime.controller import DONE, SETTLED, Controller, Result
 from kueuelib.runtime.informer import Informer
 from kueuelib.runtime.telemetry import Telemetry
-from kueuelib.runtime.webhook.admission import NEW, condition, new_or_changed, present, shape_with
+from kueuelib.runtime.webhook.admission import (
+    NEW,
+    WebhookEntry,
+    condition,
+    failing_closed,
+    new_or_changed,
+    present,
+    shape_with,
+)
 
 BY_GROUP = "pods/group"
 
@@ -567,11 +574,7 @@ def _entry(
     settings: JobSettings, suffix: str, labels: list[Obj], *, mutating: bool
 ) -> WebhookEntry:
     entry: Obj = {
-        "name": f"{'m' if mutating else 'v'}pod{suffix}.kb.io",
-        "admissionReviewVersions": ["v1"],
-        "failurePolicy": "Fail",
-        "matchPolicy": "Equivalent",
-        "sideEffects": "None",
+        **failing_closed(f"{'m' if mutating else 'v'}pod{suffix}.kb.io"),
         "namespaceSelector": dict(settings.pods_namespace_selector),
         "objectSelector": {"matchExpressions": copy.deepcopy(labels)},
         "rules": [

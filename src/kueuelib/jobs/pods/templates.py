@@ -14,7 +14,7 @@ from kueuelib.api.names import PRIORITY_CLASS_LABEL, QUEUE_LABEL
 from kueuelib.api.pods import PodTemplateSpec
 from kueuelib.api.schema import struct_schema
 from kueuelib.errors import FieldError
-from kueuelib.jobs.contract.integration import Validate, WebhookEntry
+from kueuelib.jobs.contract.integration import Validate
 from kueuelib.jobs.contract.paths import value
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.contract.topology import ignored_requests
@@ -28,6 +28,8 @@ from kueuelib.jobs.webhooks.serving import (
 )
 from kueuelib.runtime.webhook.admission import (
     AdmissionRequest,
+    WebhookEntry,
+    failing_closed,
     mutating,
     new_or_changed,
     shape_with,
@@ -160,11 +162,7 @@ def _entry(
 ) -> WebhookEntry:
     expression = {"key": QUEUE_LABEL, "operator": "Exists"}
     entry: Obj = {
-        "name": f"{'m' if mutating else 'v'}{resource.kind.lower()}.kb.io",
-        "admissionReviewVersions": ["v1"],
-        "failurePolicy": "Fail",
-        "matchPolicy": "Equivalent",
-        "sideEffects": "None",
+        **failing_closed(f"{'m' if mutating else 'v'}{resource.kind.lower()}.kb.io"),
         "namespaceSelector": dict(settings.pods_namespace_selector),
         "objectSelector": {"matchExpressions": [expression]},
         "rules": [

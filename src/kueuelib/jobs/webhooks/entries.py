@@ -21,7 +21,6 @@ import anyio
 
 from kueuelib.api.kinds import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS
 from kueuelib.api.meta import Obj, ObjectKey, Resource
-from kueuelib.controllers.webhooks import ConfigurationEntry
 from kueuelib.errors import ApiError, ConfigError, Conflict, NotFound, TransportError
 from kueuelib.jobs.lookups.owners import DefaultQueues
 from kueuelib.jobs.webhooks.manifests import namespaces_of
@@ -31,6 +30,7 @@ from kueuelib.runtime.clock import SYSTEM_CLOCK
 from kueuelib.runtime.failures import with_fix
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.steps import lasting_tasks
+from kueuelib.runtime.webhook.admission import WebhookEntry
 from kueuelib.runtime.webhook.trust import following
 
 PERIOD = 60.0
@@ -42,9 +42,7 @@ CONTEST = 3
 _SELECTORS = ("namespaceSelector", "objectSelector")
 
 
-def in_order(
-    configuration: Obj, wanted: Iterable[ConfigurationEntry], served: Collection[str]
-) -> Obj:
+def in_order(configuration: Obj, wanted: Iterable[WebhookEntry], served: Collection[str]) -> Obj:
     """A webhook configuration with these entries; the same object when it has them.
 
     Args:
@@ -91,7 +89,7 @@ class EntryKeeper:
         client: Client,
         name: str,
         validating_name: str,
-        wanted: Callable[[Collection[str]], Iterable[ConfigurationEntry]],
+        wanted: Callable[[Collection[str]], Iterable[WebhookEntry]],
         served: Callable[[], Collection[str]],
         default_queues: DefaultQueues,
     ) -> None:
@@ -171,9 +169,7 @@ class EntryKeeper:
         return True
 
 
-def _merged(
-    present: Mapping[str, Any], entry: ConfigurationEntry, pattern: Mapping[str, Any]
-) -> Obj:
+def _merged(present: Mapping[str, Any], entry: WebhookEntry, pattern: Mapping[str, Any]) -> Obj:
     """The entry, with the fields that others and the server have set in the present one."""
     merged = {**present, **copy.deepcopy(entry.entry)}
     for selector in _SELECTORS:

@@ -16,13 +16,15 @@ from kueuelib.api.kinds import KUEUE
 from kueuelib.api.meta import Obj, Resource
 from kueuelib.api.names import NAMESPACE_NAME_LABEL, PRIORITY_CLASS_LABEL, QUEUE_LABEL
 from kueuelib.api.patterns import SUBDOMAIN
-from kueuelib.jobs.contract.integration import Integration, WebhookEntry, no_rules
+from kueuelib.jobs.contract.integration import Integration, no_rules
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.runtime.webhook.admission import (
     IS_NEW,
     OLD,
+    WebhookEntry,
     changed,
     condition,
+    failing_closed,
     new_or_changed,
     present,
     unlike,
@@ -159,11 +161,7 @@ def _entry(
 ) -> WebhookEntry:
     resource = integration.resource
     entry: Obj = {
-        "name": entry_name(integration, suffix, mutating=mutating),
-        "admissionReviewVersions": ["v1"],
-        "failurePolicy": "Fail",
-        "matchPolicy": "Equivalent",
-        "sideEffects": "None",
+        **failing_closed(entry_name(integration, suffix, mutating=mutating)),
         "rules": [
             {
                 "apiGroups": [resource.group],

@@ -303,6 +303,32 @@ def _misfit_inside(value: dict[str, Any], form: ReviewShape) -> str:
 NEW, OLD = "object", "oldObject"
 
 
+@attrs.frozen
+class WebhookEntry:
+    """One entry of a webhook configuration.
+
+    Attributes:
+        mutating: whether it belongs to the mutating or the validating configuration.
+        path: where the webhook server answers it.
+        entry: the raw entry without its `clientConfig`.
+    """
+
+    mutating: bool
+    path: str
+    entry: Obj
+
+
+def failing_closed(name: str) -> Obj:
+    """The head of an entry without which no object of its rules is stored."""
+    return {
+        "name": name,
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "sideEffects": "None",
+    }
+
+
 def condition(name: str, *alternatives: str) -> Obj:
     """One condition, of which one alternative has to hold.
 

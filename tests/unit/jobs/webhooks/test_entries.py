@@ -8,11 +8,12 @@ from typing import Any
 from kueuelib.controllers.webhooks import by_service, by_url, webhook_configurations
 from kueuelib.embedded.admission.hook_rules import compile_conditions, fulfilled
 from kueuelib.jobs.batch import BATCH_JOB
-from kueuelib.jobs.contract.integration import Integration, WebhookEntry
+from kueuelib.jobs.contract.integration import Integration
 from kueuelib.jobs.contract.settings import JobSettings
 from kueuelib.jobs.declared.jobset import JOB_SET
 from kueuelib.jobs.webhooks.entries import in_order
 from kueuelib.jobs.webhooks.manifests import namespaces_of, webhook_entries
+from kueuelib.runtime.webhook.admission import WebhookEntry
 
 NAMED = JobSettings()
 ALL = JobSettings(manage_jobs_without_queue_name=True)
