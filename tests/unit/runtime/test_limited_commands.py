@@ -19,7 +19,20 @@ from kueuelib.errors import TooManyRequests
 
 PLAN = Installation("kueue-system")
 COMMANDS: dict[str, Callable[[Path], Awaitable[Any]]] = {
-    "explain": lambda file: explain._ask("workload/w", "", None, file, "ns", 5.0, None, 0.0),
+    "explain": lambda file: explain._ask(
+        explain.ExplainOptions(
+            reference="workload/w",
+            file=None,
+            kubeconfig=file,
+            config=None,
+            namespace="ns",
+            output="text",
+            server_timeout=5.0,
+            thorough=False,
+        ),
+        None,
+        None,
+    ),
     "install": lambda file: install._install(file, PLAN, 5.0),
     "uninstall": lambda file: install._uninstall(file, Removal(PLAN, True, False), 5.0),
 }

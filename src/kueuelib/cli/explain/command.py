@@ -6,7 +6,6 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -211,20 +210,11 @@ THOROUGH_SECONDS = 60.0
 """The processor time for pairs of changes with `--thorough`."""
 
 
-def run(
-    reference: str | None,
-    file: str | None,
-    kubeconfig: Path | None,
-    config: Path | None,
-    namespace: str,
-    output: str,
-    server_timeout: float,
-    *,
-    thorough: bool,
-) -> int:
-    """Explains an object or manifests, and prints the answer.
+@attrs.frozen(kw_only=True)
+class ExplainOptions:
+    """The options of `kueuelib explain`, with and without `--when`.
 
-    Args:
+    Attributes:
         reference: `KIND/NAME`, or None.
         file: a file of manifests, `-` for standard input, or None.
         kubeconfig: the cluster; found by kubectl's rules when None.
@@ -233,24 +223,35 @@ def run(
         output: `text` or `json`.
         server_timeout: seconds to wait for a server that does not answer.
         thorough: whether to take longer for pairs of changes.
+    """
+
+    reference: str | None
+    file: str | None
+    kubeconfig: Path | None
+    config: Path | None
+    namespace: str
+    output: str
+    server_timeout: float
+    thorough: bool
+
+
+def run(options: ExplainOptions) -> int:
+    """Explains an object or manifests, and prints the answer.
 
     Raises:
         ConfigError: an argument or a file is not valid.
         KueuelibError: the object does not exist, or the server refused something.
     """
-    if (reference is None) is (file is None):
+    file = options.file
+    if (options.reference is None) is (file is None):
         problem = "nothing to explain was named" if file is None else "an object and a file"
         raise ConfigError("kueuelib explain", problem, "give either KIND/NAME or -f FILE")
-    if reference is not None:
-        parse_reference(reference)
+    if options.reference is not None:
+        parse_reference(options.reference)
     text = None if file is None else _read(file)
     logs.configure("console", "warning")
-    given = given_configuration(config)
-    seconds = THOROUGH_SECONDS if thorough else PAIR_SECONDS
-    source = "standard input" if file == "-" else str(file)
-    asked = partial(_ask, reference, source, text, kubeconfig, namespace, server_timeout, given)
-    answers = anyio.run(asked, seconds)
-    if output == "json":
+    answers = anyio.run(_ask, options, text, given_configuration(options.config))
+    if options.output == "json":
         sys.stdout.write(to_json(answers, many=file is not None))
         return 0
     from kueuelib.cli.explain.text import show
@@ -266,32 +267,29 @@ def _read(file: str) -> str:
 
 
 async def _ask(
-    reference: str | None,
-    source: str,
-    text: str | None,
-    kubeconfig: Path | None,
-    namespace: str,
-    server_timeout: float,
-    given: Configuration | None,
-    seconds: float,
+    options: ExplainOptions, text: str | None, given: Configuration | None
 ) -> tuple[ObjectAnswer, ...]:
-    patience = max(server_timeout, ATTEMPT_TIMEOUT)
-    async with await connect(kubeconfig, user_agent="kueuelib-explain", timeout=patience) as client:
+    timeout, patience = options.server_timeout, max(options.server_timeout, ATTEMPT_TIMEOUT)
+    async with await connect(
+        options.kubeconfig, user_agent="kueuelib-explain", timeout=patience
+    ) as client:
         endpoint = await client.transport.endpoint()
         default = endpoint.namespace or DEFAULT_NAMESPACE
         documents: tuple[Document, ...] = ()
         if text is not None:
-            documents = parse_manifests(text, source, namespace, default)
-        await wait_for_server(client, server_timeout, starting=False)
+            source = "standard input" if options.file == "-" else str(options.file)
+            documents = parse_manifests(text, source, options.namespace, default)
+        await wait_for_server(client, timeout, starting=False)
         hurried = client.hurried(patience)
         running = await running_configuration(hurried, given)
         settings, jobs = engine_settings(running.configuration), job_settings(running.configuration)
-        if reference is None:
+        seconds = THOROUGH_SECONDS if options.thorough else PAIR_SECONDS
+        if options.reference is None:
             now = SYSTEM_CLOCK.now()
             answers = await ask_about(hurried, documents, now, settings, jobs, seconds)
         else:
-            subject = parse_reference(reference)
-            where = namespace or default
+            subject = parse_reference(options.reference)
+            where = options.namespace or default
             answer = await ask(hurried, subject, where, settings, jobs, seconds=seconds)
             answers = (answer,)
     return tuple(attrs.evolve(one, notes=(*one.notes, *running.warnings)) for one in answers)

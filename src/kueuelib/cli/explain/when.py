@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import anyio
 import attrs
@@ -19,7 +18,7 @@ from kueuelib.app.explaining.subject import parse_reference
 from kueuelib.app.explaining.when import When, ask_when
 from kueuelib.app.part_settings import life_settings
 from kueuelib.app.running_configuration import given_configuration, running_configuration
-from kueuelib.cli.explain.command import state_data
+from kueuelib.cli.explain.command import ExplainOptions, state_data
 from kueuelib.errors import ConfigError
 from kueuelib.runtime import logs
 from kueuelib.runtime.connection import reached
@@ -41,29 +40,21 @@ _FOR_OTHERS = {
 DAY, HOUR, MINUTE = 86400.0, 3600.0, 60.0
 
 
-def run(
-    reference: str | None,
-    file: str | None,
-    kubeconfig: Path | None,
-    config: Path | None,
-    namespace: str,
-    output: str,
-    server_timeout: float,
-) -> int:
-    """Says when an object will start; the arguments are those of `explain`.
+def run(options: ExplainOptions) -> int:
+    """Says when an object will start.
 
     Raises:
         ConfigError: an argument or a file is not valid.
         KueuelibError: the object does not exist, or the server refused something.
     """
-    if reference is None or file is not None:
+    if options.reference is None or options.file is not None:
         fix = "give KIND/NAME of an object that was submitted"
         raise ConfigError("kueuelib explain --when", "needs an object of the cluster", fix)
-    parse_reference(reference)
+    parse_reference(options.reference)
     logs.configure("console", "warning")
-    given = given_configuration(config)
-    answer = anyio.run(_ask, reference, kubeconfig, namespace, server_timeout, given)
-    if output == "json":
+    given = given_configuration(options.config)
+    answer = anyio.run(_ask, options, options.reference, given)
+    if options.output == "json":
         text = orjson.dumps(when_data(answer), option=orjson.OPT_INDENT_2).decode()
     else:
         text = "\n".join(lines(answer))
@@ -71,16 +62,11 @@ def run(
     return 0
 
 
-async def _ask(
-    reference: str,
-    kubeconfig: Path | None,
-    namespace: str,
-    server_timeout: float,
-    given: Configuration | None,
-) -> When:
-    async with reached(kubeconfig, server_timeout, user_agent="kueuelib-explain") as client:
+async def _ask(options: ExplainOptions, reference: str, given: Configuration | None) -> When:
+    timeout = options.server_timeout
+    async with reached(options.kubeconfig, timeout, user_agent="kueuelib-explain") as client:
         endpoint = await client.transport.endpoint()
-        where = namespace or endpoint.namespace or DEFAULT_NAMESPACE
+        where = options.namespace or endpoint.namespace or DEFAULT_NAMESPACE
         running = await running_configuration(client, given)
         settings = engine_settings(running.configuration)
         life = life_settings(running.configuration)

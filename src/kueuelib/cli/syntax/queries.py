@@ -62,20 +62,21 @@ def _changes(command: F) -> F:
 @click.option("--when", is_flag=True, help="Print when it will start, from many simulations.")
 @kubeconfig
 @answer_timeout
-def explain(*, thorough: bool, when: bool, **given: Any) -> int:
+def explain(*, when: bool, **given: Any) -> int:
     """Say why a Job, Pod or Workload waits, and the smallest changes that would admit it.
 
     It only reads, on any cluster that has the objects. KIND is job, pod,
     workload, or any other kind whose objects have Workloads.
     """
     if when:
+        from kueuelib.cli.explain.command import ExplainOptions
         from kueuelib.cli.explain.when import run as run_when
 
-        return run_when(**given)
+        return run_when(ExplainOptions(**given))
     with light_imports():
-        from kueuelib.cli.explain.command import run
+        from kueuelib.cli.explain.command import ExplainOptions, run
 
-    return run(thorough=thorough, **given)
+    return run(ExplainOptions(**given))
 
 
 @click.command()
