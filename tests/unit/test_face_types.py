@@ -26,7 +26,7 @@ EXEMPT = {
     "kueuelib.embedded.service.ApiService": _GIVEN,
     "kueuelib.jobs.pods.compose.Composition": _OF_GROUPS,
     "kueuelib.jobs.pods.facts.GroupFacts": _OF_GROUPS,
-    "kueuelib.jobs.pods.roster.Member": _OF_GROUPS,
+    "kueuelib.jobs.pods.roster.GroupPod": _OF_GROUPS,
     "kueuelib.jobs.pods.roster.Roles": _OF_GROUPS,
     "kueuelib.jobs.pods.roster.Roster": _OF_GROUPS,
     "kueuelib.machinery.recurrence.EventSeries": "shared by the recorders of one process",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kueuelib.controllers.assembly import ControllerSettings as ControllerSettings
     from kueuelib.controllers.assembly import queue_webhooks as queue_webhooks
     from kueuelib.controllers.assembly import setup as setup
+    from kueuelib.controllers.series_labels import MetricSettings as MetricSettings
     from kueuelib.runtime.webhook.server import Webhooks as Webhooks
 else:
     from kueuelib.lazy_exports import lazily
@@ -26,6 +27,7 @@ else:
         __name__,
         {
             "kueuelib.controllers.assembly": "ControllerSettings queue_webhooks setup",
+            "kueuelib.controllers.series_labels": "MetricSettings",
             "kueuelib.runtime.webhook.server": "Webhooks",
         },
     )

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from kueuelib.api.workload import WorkloadStatus as WorkloadStatus
     from kueuelib.checks.owned import OwnedObjects as OwnedObjects
     from kueuelib.controllers.series_labels import CustomLabel as CustomLabel
-    from kueuelib.controllers.series_labels import MetricSettings as MetricSettings
     from kueuelib.jobs.contract.integration import Reference as Reference
     from kueuelib.jobs.contract.integration import Validate as Validate
     from kueuelib.jobs.contract.settings import MetadataConflict as MetadataConflict
@@ -131,7 +130,7 @@ else:
             "kueuelib.api.queues": "ClusterQueue Cohort LocalQueue ResourceFlavor Topology",
             "kueuelib.api.workload": "Admission PodSetRequest WorkloadSpec WorkloadStatus",
             "kueuelib.checks.owned": "OwnedObjects",
-            "kueuelib.controllers.series_labels": "CustomLabel MetricSettings",
+            "kueuelib.controllers.series_labels": "CustomLabel",
             "kueuelib.jobs.contract.integration": "Reference Validate",
             "kueuelib.jobs.contract.settings": "MetadataConflict Origin",
             "kueuelib.jobs.declared.declarative": "Suspend",
