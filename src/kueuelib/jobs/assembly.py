@@ -46,8 +46,7 @@ from kueuelib.jobs.lookups.stores import (
     prebuilt_name,
 )
 from kueuelib.jobs.plugins import as_integration, registry_for
-from kueuelib.jobs.reconcile.executor import Executor
-from kueuelib.jobs.reconcile.metrics import JobMetrics
+from kueuelib.jobs.reconcile.executor import Executor, JobMetrics
 from kueuelib.jobs.reconcile.reconciler import JobReconciler
 from kueuelib.jobs.reconcile.self_wired import IntegrationParts, KindWebhooks, SelfWired
 from kueuelib.jobs.webhooks.entries import EntryKeeper

@@ -13,7 +13,7 @@ from kueuelib.controllers.queue_metrics import CohortMetrics, LocalQueueMetrics,
 from kueuelib.controllers.series_labels import MetricSettings, SeriesLabels
 from kueuelib.controllers.workload_metrics import WorkloadMetrics
 from kueuelib.jobs.pods.integration import PodMetrics
-from kueuelib.jobs.reconcile.metrics import JobMetrics
+from kueuelib.jobs.reconcile.executor import JobMetrics
 from kueuelib.runtime.telemetry import Sampled, Telemetry
 
 UPSTREAM = yaml.load(

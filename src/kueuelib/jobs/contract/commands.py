@@ -19,6 +19,12 @@ from kueuelib.machinery.recurrence import EventType
 
 MISSED = "missed"
 """Counts jobs that bypassed the webhook; the labels are the kind and the result."""
+REPAIRED = "repaired"
+"""A result of `MISSED`: the job has what the webhook would have given it."""
+LEFT_ALONE = "left alone"
+"""A result of `MISSED`: the job continues without it."""
+CREATED_WORKLOAD = "created workload"
+"""Observes how long a job waited for its Workload; the label is the kind."""
 
 NORMAL: EventType = "Normal"
 WARNING: EventType = "Warning"

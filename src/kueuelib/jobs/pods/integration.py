@@ -30,7 +30,9 @@ from kueuelib.api.patterns import SUBDOMAIN
 from kueuelib.api.pods import PodSpec, PodStatus
 from kueuelib.api.schema import struct_schema
 from kueuelib.jobs.contract.commands import (
+    LEFT_ALONE,
     MISSED,
+    REPAIRED,
     WARNING,
     Change,
     Command,
@@ -85,10 +87,9 @@ from kueuelib.jobs.pods.webhook import (
     namespace_labels,
     validate_pod,
 )
-from kueuelib.jobs.reconcile.executor import Executor
+from kueuelib.jobs.reconcile.executor import Executor, JobMetrics
 from kueuelib.jobs.reconcile.job_snapshot import Again, JobSnapshot, Vanished
 from kueuelib.jobs.reconcile.matching import by_age, controlled_by
-from kueuelib.jobs.reconcile.metrics import LEFT_ALONE, REPAIRED, JobMetrics
 from kueuelib.jobs.reconcile.plan import NAMESPACE_RETRY, plan
 from kueuelib.jobs.reconcile.priority import PriorityClasses
 from kueuelib.jobs.reconcile.self_wired import IntegrationParts, SelfWired, Wired

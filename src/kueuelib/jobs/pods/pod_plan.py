@@ -23,6 +23,7 @@ from kueuelib.jobs.contract.capabilities import StopReason
 from kueuelib.jobs.contract.commands import (
     MISSED,
     NORMAL,
+    REPAIRED,
     WARNING,
     Change,
     Command,
@@ -41,7 +42,6 @@ from kueuelib.jobs.pods.roster import EXCESS, GroupPod, PodToDelete, are_edited,
 from kueuelib.jobs.pods.single import PodJob
 from kueuelib.jobs.reconcile import reports
 from kueuelib.jobs.reconcile.job_snapshot import JobSnapshot
-from kueuelib.jobs.reconcile.metrics import REPAIRED
 from kueuelib.jobs.reconcile.plan import plan
 from kueuelib.jobs.reconcile.priority import PriorityClassNotFound, resolve
 from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR, UPDATED_WORKLOAD, Commands, release

@@ -25,6 +25,8 @@ from kueuelib.errors import (
     NotFound,
 )
 from kueuelib.jobs.contract.commands import (
+    CREATED_WORKLOAD,
+    MISSED,
     WARNING,
     Change,
     Command,
@@ -37,7 +39,6 @@ from kueuelib.jobs.contract.commands import (
     Recheck,
     RequeueAfter,
 )
-from kueuelib.jobs.reconcile.metrics import CREATED_WORKLOAD
 from kueuelib.jobs.reconcile.refusals import Refusals
 from kueuelib.jobs.reconcile.steps import COMPOSE_ERROR
 from kueuelib.runtime.client import Client
@@ -47,6 +48,7 @@ from kueuelib.runtime.events import EventSink
 from kueuelib.runtime.failures import is_denied
 from kueuelib.runtime.logs import get_logger
 from kueuelib.runtime.queries import PatchType
+from kueuelib.runtime.telemetry import Telemetry
 from kueuelib.workload.writer import refuse_lost_status
 
 # ---- decides which commands of a plan may run in parallel (KEP-369) ------------------------------
@@ -444,3 +446,42 @@ def _was_outdated(command: Command, error: Conflict | Invalid) -> bool:
     if isinstance(error, Invalid):  # unless a policy says so, the finalizer is not where it was
         return isinstance(command, DropFinalizer) and not is_denied(error)
     return isinstance(command, Change | PatchStatus) and command.versioned
+
+
+# ---- metrics of jobs of all kinds ---------------------------------------------------------------
+
+LATENCY_BUCKETS = tuple(0.01 * 2**exponent for exponent in range(11))
+
+
+class JobMetrics:
+    """Counters about jobs; all integrations of a process share them.
+
+    Args:
+        telemetry: where they are reported; None: nowhere.
+    """
+
+    def __init__(self, telemetry: Telemetry | None = None) -> None:
+        telemetry = telemetry or Telemetry()
+        self._missed = telemetry.counter(
+            "kueuelib_missed_by_webhook_total",
+            "Jobs that bypassed our webhook, by kind and outcome.",
+            ("kind", "what"),
+        )
+
+        self._latency = telemetry.histogram(
+            "kueue_workload_creation_latency_seconds",
+            "From the creation of a job to that of its Workload.",
+            ("job_kind",),
+            LATENCY_BUCKETS,
+        )
+
+    def missed(self, kind: str, what: str) -> None:
+        """A job bypassed the webhook."""
+        self._missed.labels(kind, what).inc()
+
+    def count(self, what: str, labels: Sequence[str], seconds: float | None = None) -> None:
+        """Execute a `Count` of a plan, with its time if there is one."""
+        if what == MISSED:
+            self.missed(*labels)
+        elif what == CREATED_WORKLOAD:
+            self._latency.labels(*labels).observe(max(seconds or 0.0, 0.0))

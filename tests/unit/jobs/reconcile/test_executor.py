@@ -21,6 +21,7 @@ from kueuelib.errors import (
     Unavailable,
 )
 from kueuelib.jobs.contract.commands import (
+    CREATED_WORKLOAD,
     Change,
     Create,
     Delete,
@@ -37,7 +38,6 @@ from kueuelib.jobs.reconcile.executor import (
     Executor,
     PlanResult,
 )
-from kueuelib.jobs.reconcile.metrics import CREATED_WORKLOAD
 from kueuelib.runtime.clock import SystemClock
 from kueuelib.runtime.controller import DONE, Result
 from kueuelib.runtime.queries import PatchType
