@@ -89,9 +89,9 @@ manager](commands.md#kueuelib-manager) explains the important keys.
 exits. The output is in `v1beta2`, or in `v1beta1` if the file selects Pods with
 `integrations.podOptions`.
 
-If the file has refused or unknown keys, the manager exits with code 2, and one error lists all of
-them. Like Kueue, the manager also refuses a key of one version in the other. In `v1beta2`, the
-blocks `waitForPodsReady` and `fairSharing` turn their features on, and
+If the file has refused or unknown keys when the manager starts, it exits with code 2, and one error
+lists all of them. Like Kueue, the manager also refuses a key of one version in the other. In
+`v1beta2`, the blocks `waitForPodsReady` and `fairSharing` turn their features on, and
 `waitForPodsReady.blockAdmission` is false by default.
 
 In a pod, the pod's namespace replaces `kueue-system`. The row of a block shows what happens without
